@@ -1,0 +1,1 @@
+//! Exception code or text to [`Disposition`](crate::Disposition).

@@ -1,0 +1,63 @@
+use std::fmt;
+
+/// What a failure means for a repeat of the same request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Disposition {
+    /// The server could not answer now; the same request may succeed later.
+    Transient,
+    /// The server asked for fewer requests; the same request succeeds once the limit allows it.
+    Throttled,
+    /// The request itself is wrong; it fails however often it is sent.
+    Permanent,
+    /// Nothing in the answer tells which of the others it is.
+    Ambiguous,
+}
+
+/// An exception found in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceException {
+    pub(crate) dialect: &'static str,
+    pub(crate) code: Option<Box<str>>,
+    pub(crate) locator: Option<Box<str>>,
+    pub(crate) message: Box<str>,
+    pub(crate) disposition: Disposition,
+}
+
+impl ServiceException {
+    /// The family of the answer's form, such as `ogc-xml`.
+    pub fn dialect(&self) -> &'static str {
+        self.dialect
+    }
+
+    /// The code as it stands in the answer.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// Which part of the request the server complains of, as it stands in the answer.
+    pub fn locator(&self) -> Option<&str> {
+        self.locator.as_deref()
+    }
+
+    /// The server's words, at most 400 characters, without control characters.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What it means for a repeat.
+    pub fn disposition(&self) -> Disposition {
+        self.disposition
+    }
+}
+
+impl fmt::Display for ServiceException {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service exception")?;
+        if let Some(code) = &self.code {
+            write!(f, " {code}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ServiceException {}

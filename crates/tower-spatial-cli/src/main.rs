@@ -1,0 +1,2 @@
+//! The command `tower-spatial`.
+fn main() {}

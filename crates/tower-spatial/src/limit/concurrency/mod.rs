@@ -1,0 +1,1 @@
+//! A limit on the answers in flight at one host.

@@ -1,0 +1,2 @@
+//! Limits on what one host is asked to bear.
+pub mod concurrency;
