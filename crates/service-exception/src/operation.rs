@@ -30,8 +30,17 @@ pub struct Operation {
 
 impl Operation {
     /// Reads the operation from a request, and from the head of its body where that is at hand.
-    pub fn of(method: &Method, _uri: &Uri, _headers: &HeaderMap, _body_head: Option<&[u8]>) -> Self {
-        Self { protocol: Protocol::Unknown, expected: Expected::Unknown, safe: method.is_safe() }
+    pub fn of(
+        method: &Method,
+        _uri: &Uri,
+        _headers: &HeaderMap,
+        _body_head: Option<&[u8]>,
+    ) -> Self {
+        Self {
+            protocol: Protocol::Unknown,
+            expected: Expected::Unknown,
+            safe: method.is_safe(),
+        }
     }
 
     /// The protocol.
@@ -72,12 +81,20 @@ pub struct Asked {
 impl Asked {
     /// Keeps what is needed of a request: the method, the URI (a reference count) and `Accept`.
     pub fn new(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
-        Self { method: method.clone(), uri: uri.clone(), headers: headers.clone(), operation: OnceCell::new() }
+        Self {
+            method: method.clone(),
+            uri: uri.clone(),
+            headers: headers.clone(),
+            operation: OnceCell::new(),
+        }
     }
 
     /// Uses an operation that is known already, such as one read with the head of the request's body.
     pub fn with_operation(self, operation: Operation) -> Self {
-        Self { operation: OnceCell::from(operation), ..self }
+        Self {
+            operation: OnceCell::from(operation),
+            ..self
+        }
     }
 
     /// The method.
@@ -87,6 +104,7 @@ impl Asked {
 
     /// The operation, read at the first call.
     pub fn operation(&self) -> &Operation {
-        self.operation.get_or_init(|| Operation::of(&self.method, &self.uri, &self.headers, None))
+        self.operation
+            .get_or_init(|| Operation::of(&self.method, &self.uri, &self.headers, None))
     }
 }

@@ -17,13 +17,19 @@ pub struct Deadline {
 impl Deadline {
     /// A deadline at `at`.
     pub fn at(at: Instant) -> Self {
-        Self { at: Some(at), context: None }
+        Self {
+            at: Some(at),
+            context: None,
+        }
     }
 
     /// A deadline `duration` from now.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
-        Self { at: now.checked_add(duration), context: None }
+        Self {
+            at: now.checked_add(duration),
+            context: None,
+        }
     }
 
     /// The time, where there is one.
@@ -32,7 +38,10 @@ impl Deadline {
     }
 
     pub(crate) fn with_context(at: Option<Instant>, context: Arc<Context>) -> Self {
-        Self { at, context: Some(context) }
+        Self {
+            at,
+            context: Some(context),
+        }
     }
 }
 
@@ -47,7 +56,9 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn of(extensions: &Extensions) -> Option<&Arc<Self>> {
-        extensions.get::<Deadline>().and_then(|deadline| deadline.context.as_ref())
+        extensions
+            .get::<Deadline>()
+            .and_then(|deadline| deadline.context.as_ref())
     }
 
     /// Notes the first admission; later ones change nothing.
@@ -63,7 +74,12 @@ impl Context {
 /// The last instant at which an attempt of this call may start, and at which a wait of ours must end.
 pub(crate) fn latest_start(extensions: &Extensions) -> Option<Instant> {
     let deadline = extensions.get::<Deadline>()?;
-    let budget = deadline.context.as_ref().and_then(|context| *context.no_attempt_after.lock().expect("never held over a panic"));
+    let budget = deadline.context.as_ref().and_then(|context| {
+        *context
+            .no_attempt_after
+            .lock()
+            .expect("never held over a panic")
+    });
     match (deadline.at, budget) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
