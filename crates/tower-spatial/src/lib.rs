@@ -1,4 +1,26 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tower middleware that gives any tower-based HTTP client spatial-aware retries.
 
 pub mod call;
+mod drain;
+pub mod exception;
 pub mod limit;
+pub mod replay;
+pub mod retry;
+pub mod timeout;
+
+pub use call::Deadline;
+pub use tower::BoxError;
+
+/// The first error of type `T` in an error's chain of causes, itself included.
+///
+/// ```
+/// use tower_spatial::find;
+///
+/// let error: tower::BoxError = Box::new(tower::timeout::error::Elapsed::new());
+/// assert!(find::<tower::timeout::error::Elapsed>(&error).is_some());
+/// assert!(find::<std::io::Error>(&error).is_none());
+/// ```
+pub fn find<T: std::error::Error + 'static>(error: &BoxError) -> Option<&T> {
+    call::chain(error.as_ref()).find_map(|error| error.downcast_ref())
+}

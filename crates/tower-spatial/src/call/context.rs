@@ -1,16 +1,29 @@
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::Extensions;
 use tokio::time::{Duration, Instant};
 
+use super::Attempt;
+
 /// Until when a call may take: an absolute time, set by the caller as a request extension.
 ///
-/// It counts everything: queues, attempts, sleeps and the body.
+/// It counts everything: queues, attempts, sleeps and the body. [`DeadlineLayer`](crate::timeout::deadline::DeadlineLayer)
+/// cuts what is running; without it no wait and no attempt of ours begins that would reach beyond it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_spatial::Deadline;
+///
+/// let mut request = http::Request::new(());
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// request.extensions_mut().insert(Deadline::after(Duration::from_secs(90)));
+/// # });
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Deadline {
     at: Option<Instant>,
-    /// What one call carries with it. A value made by a caller never holds one, so a deadline can be shared by many
-    /// requests; the outermost layer of ours replaces it by one with a context of its own.
+    /// What one call carries with it, in the same extension: each further one costs allocations on every clone of the
+    /// request. A value made by a caller never holds one, so a deadline may be shared by many requests.
     context: Option<Arc<Context>>,
 }
 
@@ -23,11 +36,10 @@ impl Deadline {
         }
     }
 
-    /// A deadline `duration` from now.
+    /// A deadline `duration` from now; none where the clock cannot tell a time so far away.
     pub fn after(duration: Duration) -> Self {
-        let now = Instant::now();
         Self {
-            at: now.checked_add(duration),
+            at: Instant::now().checked_add(duration),
             context: None,
         }
     }
@@ -37,21 +49,24 @@ impl Deadline {
         self.at
     }
 
-    pub(crate) fn with_context(at: Option<Instant>, context: Arc<Context>) -> Self {
-        Self {
-            at,
-            context: Some(context),
-        }
+    /// The caller's deadline in a request's extensions.
+    pub(crate) fn of(extensions: &Extensions) -> Option<Instant> {
+        extensions.get::<Self>().and_then(|deadline| deadline.at)
     }
 }
 
-/// What one call carries with it, from layer to layer and from attempt to attempt: one allocation, one extension.
+/// What one call carries with it, from layer to layer and from attempt to attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
-    /// When the first attempt was admitted by the gates.
+    /// When the first attempt was admitted by the gates: the budget runs from there.
     admitted: OnceLock<Instant>,
-    /// No attempt starts after it: the end of the budget, known once an attempt has failed.
-    no_attempt_after: Mutex<Option<Instant>>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    latest_start: Option<Instant>,
+    attempts: Vec<Attempt>,
 }
 
 impl Context {
@@ -59,6 +74,25 @@ impl Context {
         extensions
             .get::<Deadline>()
             .and_then(|deadline| deadline.context.as_ref())
+    }
+
+    /// The call's context, put into the extensions where there is none yet; the caller's deadline stays.
+    pub(crate) fn of_or_insert(extensions: &mut Extensions) -> Arc<Self> {
+        if let Some(context) = Self::of(extensions) {
+            return Arc::clone(context);
+        }
+        Self::insert(extensions)
+    }
+
+    /// A new context for a new call, put into the extensions; the caller's deadline stays.
+    pub(crate) fn insert(extensions: &mut Extensions) -> Arc<Self> {
+        let context = Arc::new(Self::default());
+        let at = Deadline::of(extensions);
+        extensions.insert(Deadline {
+            at,
+            context: Some(Arc::clone(&context)),
+        });
+        context
     }
 
     /// Notes the first admission; later ones change nothing.
@@ -69,19 +103,39 @@ impl Context {
     pub(crate) fn admitted(&self) -> Option<Instant> {
         self.admitted.get().copied()
     }
+
+    /// Notes a failed attempt that is to be repeated, and the last instant at which the next one may start.
+    pub(crate) fn failed(&self, attempt: Attempt, latest_start: Option<Instant>) {
+        let mut progress = self.progress();
+        progress.attempts.push(attempt);
+        progress.latest_start = latest_start;
+    }
+
+    /// The attempts that failed so far, oldest first.
+    pub(crate) fn attempts(&self) -> Vec<Attempt> {
+        self.progress().attempts.clone()
+    }
+
+    pub(crate) fn attempt_count(&self) -> usize {
+        self.progress().attempts.len()
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Nothing panics while it is held; a poisoned value would still be whole.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// The last instant at which an attempt of this call may start, and at which a wait of ours must end.
+/// The last instant at which an attempt of this call may start and a wait for it may end: the caller's deadline or
+/// the end of the budget, known once an attempt has failed.
 pub(crate) fn latest_start(extensions: &Extensions) -> Option<Instant> {
     let deadline = extensions.get::<Deadline>()?;
-    let budget = deadline.context.as_ref().and_then(|context| {
-        *context
-            .no_attempt_after
-            .lock()
-            .expect("never held over a panic")
-    });
+    let budget = deadline
+        .context
+        .as_ref()
+        .and_then(|context| context.progress().latest_start);
     match (deadline.at, budget) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
+        (Some(at), Some(end)) => Some(at.min(end)),
+        (at, end) => at.or(end),
     }
 }

@@ -1,0 +1,68 @@
+use std::fmt;
+
+use http::StatusCode;
+use service_exception::ServiceException;
+
+/// What came of an attempt, in a form that can be kept, compared and printed.
+///
+/// It never holds a URL or a foreign error's text: those can carry keys and passwords.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A status without a known exception.
+    Status(StatusCode),
+    /// An exception in the answer.
+    Exception {
+        /// The status it came with.
+        status: StatusCode,
+        /// The exception.
+        exception: ServiceException,
+    },
+    /// The connection was refused.
+    Refused,
+    /// No connection came about: name not found, network out of reach, TLS handshake failed.
+    NotConnected,
+    /// The server's certificate or TLS was not accepted.
+    Tls,
+    /// The connection was reset or aborted.
+    Reset,
+    /// The connection was closed before the head was complete.
+    Closed,
+    /// The request was never sent: its connection was gone before.
+    NotSent,
+    /// The answer ended early.
+    Cut,
+    /// A time limit of the client passed: tower's timeout, a connect timeout, an idle timeout.
+    TimedOut,
+    /// HTTP/2 ended the stream or the connection; the reason's number of RFC 9113 section 7.
+    Http2(u32),
+    /// The server does not speak HTTP as expected.
+    Protocol,
+    /// No permit came in time.
+    NotAdmitted,
+    /// An error that is not known here.
+    Other,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Status(status) => return write!(f, "status {status}"),
+            Self::Exception { status, exception } => {
+                return write!(f, "{exception} (status {})", status.as_u16());
+            }
+            Self::Http2(reason) => return write!(f, "HTTP/2 error {reason}"),
+            Self::Refused => "connection refused",
+            Self::NotConnected => "no connection",
+            Self::Tls => "TLS not accepted",
+            Self::Reset => "connection reset",
+            Self::Closed => "connection closed before the head was complete",
+            Self::NotSent => "connection gone before the request was sent",
+            Self::Cut => "answer ended early",
+            Self::TimedOut => "timed out",
+            Self::Protocol => "not the expected HTTP",
+            Self::NotAdmitted => "no permit in time",
+            Self::Other => "another error",
+        })
+    }
+}

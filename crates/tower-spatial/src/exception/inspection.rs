@@ -1,0 +1,433 @@
+use std::{
+    collections::VecDeque,
+    future::Future,
+    io::IoSlice,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, Response, StatusCode, header};
+use http_body::{Body, Frame};
+use service_exception::{Asked, Finding, Recognizer, ServiceException};
+use tokio::time::{Sleep, sleep};
+use tower::BoxError;
+
+#[cfg(feature = "decode")]
+use super::decode::Decoder;
+use super::{InspectedBody, ServiceExceptionError, body::Held, layer::Settings};
+use crate::drain::Drain;
+
+pub(super) type Inspected<R> = Result<Response<InspectedBody<R>>, BoxError>;
+
+pub(super) enum Step<R: Body> {
+    Done(Inspected<R>),
+    More(Box<Inspection<R>>),
+}
+
+/// An answer that its first frame did not decide, or whose rest is to be drained.
+pub(super) enum Inspection<R: Body> {
+    Looking(Option<Looking<R>>),
+    Draining {
+        drain: Pin<Box<Drain<R>>>,
+        error: Option<ServiceExceptionError>,
+    },
+}
+
+pub(super) struct Looking<R: Body> {
+    response: Response<R>,
+    recognizer: Recognizer,
+    #[cfg(feature = "decode")]
+    decoder: Option<Box<Decoder>>,
+    held: VecDeque<Result<Frame<R::Data>, R::Error>>,
+    looked_at: usize,
+    settings: Settings,
+    /// Made when there is something to wait for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+type Polled<R> = Poll<Option<Result<Frame<<R as Body>::Data>, <R as Body>::Error>>>;
+
+/// Looks at what is there without waiting. An image, and a document that begins well, are done with that.
+pub(super) fn begin<R>(
+    mut response: Response<R>,
+    asked: Asked,
+    settings: Settings,
+    cx: &mut Context<'_>,
+) -> Step<R>
+where
+    R: Body + Unpin,
+    R::Error: Into<BoxError>,
+{
+    let status = response.status();
+    if status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+    {
+        return Step::Done(Ok(response.map(InspectedBody::untouched)));
+    }
+    let first = if response.body().is_end_stream() {
+        Poll::Ready(None)
+    } else {
+        Pin::new(response.body_mut()).poll_frame(cx)
+    };
+    if let Poll::Ready(Some(Ok(frame))) = &first
+        && let Some(data) = frame.data_ref()
+        && Recognizer::is_plainly_binary(data.chunk())
+        && !may_be_encoded(data.chunk())
+    {
+        return Step::Done(Ok(hand_on_first(response, first)));
+    }
+    look(response, first, asked, settings, cx)
+}
+
+fn look<R>(
+    response: Response<R>,
+    first: Polled<R>,
+    asked: Asked,
+    settings: Settings,
+    cx: &mut Context<'_>,
+) -> Step<R>
+where
+    R: Body + Unpin,
+    R::Error: Into<BoxError>,
+{
+    let headers = response.headers();
+    let encoding = Encoding::of(headers);
+    let waits =
+        first.is_pending() && (settings.max_wait.is_zero() || !is_worth_waiting(headers, &asked));
+    if waits || is_endless(headers) || encoding == Encoding::Unknown {
+        return Step::Done(Ok(hand_on_first(response, first)));
+    }
+    let mut looking = Looking {
+        recognizer: Recognizer::new(asked, response.status(), headers).with_limit(settings.limit),
+        #[cfg(feature = "decode")]
+        decoder: Decoder::new(encoding, settings.limit).map(Box::new),
+        held: VecDeque::new(),
+        looked_at: 0,
+        settings,
+        timer: None,
+        response,
+    };
+    match looking.poll(Some(first), cx) {
+        Poll::Ready(conclusion) => looking.conclude(conclusion),
+        Poll::Pending => Step::More(Box::new(Inspection::Looking(Some(looking)))),
+    }
+}
+
+fn hand_on_first<R: Body>(response: Response<R>, first: Polled<R>) -> Response<InspectedBody<R>> {
+    let (frame, ended) = match first {
+        Poll::Pending => return response.map(InspectedBody::untouched),
+        Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+            Ok(data) => return response.map(|rest| InspectedBody::beginning_with(data, rest)),
+            Err(trailers) => (Some(Ok(trailers)), false),
+        },
+        Poll::Ready(Some(Err(error))) => (Some(Err(error)), true),
+        Poll::Ready(None) => (None, true),
+    };
+    let held = Box::new(Held {
+        frames: frame.into_iter().collect(),
+        ended,
+    });
+    response.map(|rest| InspectedBody::holding(held, rest))
+}
+
+impl<R> Inspection<R>
+where
+    R: Body + Unpin,
+    R::Error: Into<BoxError>,
+{
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Inspected<R>> {
+        loop {
+            match self {
+                Self::Looking(looking) => {
+                    let conclusion = ready!(
+                        looking
+                            .as_mut()
+                            .expect("polled after its end")
+                            .poll(None, cx)
+                    );
+                    let looking = looking.take().expect("polled above");
+                    match looking.conclude(conclusion) {
+                        Step::Done(result) => return Poll::Ready(result),
+                        Step::More(more) => *self = *more,
+                    }
+                }
+                Self::Draining { drain, error } => {
+                    ready!(drain.as_mut().poll(cx));
+                    let error = error.take().expect("polled after its end");
+                    return Poll::Ready(Err(Box::new(error)));
+                }
+            }
+        }
+    }
+}
+
+enum Conclusion<R: Body> {
+    /// The first frame is all that was looked at, and it is good.
+    Clean(R::Data),
+    Found {
+        finding: Finding,
+        ended: bool,
+    },
+    Failed(R::Error),
+}
+
+impl<R> Looking<R>
+where
+    R: Body + Unpin,
+    R::Error: Into<BoxError>,
+{
+    fn poll(&mut self, first: Option<Polled<R>>, cx: &mut Context<'_>) -> Poll<Conclusion<R>> {
+        let mut next = first;
+        loop {
+            let polled = match next.take() {
+                Some(polled) => polled,
+                None => Pin::new(self.response.body_mut()).poll_frame(cx),
+            };
+            let (finding, ended) = match polled {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let finding = self.look_at(&frame);
+                    let frame = if finding == Finding::Clean && self.held.is_empty() {
+                        match frame.into_data() {
+                            Ok(data) => return Poll::Ready(Conclusion::Clean(data)),
+                            Err(trailers) => trailers,
+                        }
+                    } else {
+                        frame
+                    };
+                    self.held.push_back(Ok(frame));
+                    (finding, false)
+                }
+                Poll::Ready(Some(Err(error))) if self.response.status().is_success() => {
+                    return Poll::Ready(Conclusion::Failed(error));
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    // The status says enough; whoever reads the body meets the error in its place.
+                    self.held.push_back(Err(error));
+                    (self.recognizer.finish(false), true)
+                }
+                Poll::Ready(None) => (self.recognizer.finish(true), true),
+                Poll::Pending => {
+                    let max_wait = self.settings.max_wait;
+                    ready!(
+                        self.timer
+                            .get_or_insert_with(|| Box::pin(sleep(max_wait)))
+                            .as_mut()
+                            .poll(cx)
+                    );
+                    (self.recognizer.finish(false), false)
+                }
+            };
+            // Each frame counts, so that a body of empty ones ends too.
+            let enough = ended || self.looked_at.max(self.held.len()) >= self.settings.limit;
+            match finding {
+                Finding::Undecided if !enough && self.timer_is_running() => {}
+                Finding::Undecided => {
+                    return Poll::Ready(Conclusion::Found {
+                        finding: self.recognizer.finish(ended),
+                        ended,
+                    });
+                }
+                finding => return Poll::Ready(Conclusion::Found { finding, ended }),
+            }
+        }
+    }
+
+    fn timer_is_running(&self) -> bool {
+        self.timer.as_ref().is_none_or(|timer| !timer.is_elapsed())
+    }
+
+    fn look_at(&mut self, frame: &Frame<R::Data>) -> Finding {
+        let Some(data) = frame.data_ref() else {
+            return Finding::Undecided;
+        };
+        let mut slices = [IoSlice::new(&[]); 16];
+        let count = data.chunks_vectored(&mut slices);
+        let mut seen = 0;
+        for slice in &slices[..count] {
+            seen += slice.len();
+            let left = self.settings.limit.saturating_sub(self.looked_at);
+            let finding = self.push(&slice[..slice.len().min(left)]);
+            if finding != Finding::Undecided {
+                return finding;
+            }
+        }
+        // What a buffer does not show is a gap: nothing behind it is looked at.
+        if seen < data.remaining() {
+            self.recognizer.finish(false)
+        } else {
+            Finding::Undecided
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Finding {
+        #[cfg(feature = "decode")]
+        if let Some(decoder) = &mut self.decoder {
+            let decoded = decoder.push(bytes);
+            self.looked_at += decoded.len();
+            let finding = self.recognizer.push(decoded);
+            return match finding {
+                Finding::Undecided if decoder.is_done() => self.recognizer.finish(false),
+                finding => finding,
+            };
+        }
+        self.looked_at += bytes.len();
+        self.recognizer.push(bytes)
+    }
+
+    fn conclude(self, conclusion: Conclusion<R>) -> Step<R> {
+        let (finding, ended) = match conclusion {
+            Conclusion::Clean(data) => {
+                let response = self.response;
+                return Step::Done(Ok(
+                    response.map(|rest| InspectedBody::beginning_with(data, rest))
+                ));
+            }
+            Conclusion::Failed(error) => return Step::Done(Err(error.into())),
+            Conclusion::Found { finding, ended } => (finding, ended),
+        };
+        match finding {
+            Finding::Exception(exception)
+                if self.settings.becomes_error(self.response.status()) =>
+            {
+                self.into_error(*exception, ended)
+            }
+            finding => {
+                let mut response = self.response;
+                if let Finding::Exception(exception) = finding {
+                    response
+                        .extensions_mut()
+                        .insert::<ServiceException>(*exception);
+                }
+                let held = Box::new(Held {
+                    frames: self.held,
+                    ended,
+                });
+                Step::Done(Ok(response.map(|rest| InspectedBody::holding(held, rest))))
+            }
+        }
+    }
+
+    fn into_error(self, exception: ServiceException, ended: bool) -> Step<R> {
+        let head = self.head();
+        let (parts, body) = self.response.into_parts();
+        let version = parts.version;
+        let error = ServiceExceptionError::new(exception, parts, head);
+        match Drain::new(body, version).filter(|_| !ended) {
+            Some(drain) => Step::More(Box::new(Inspection::Draining {
+                drain: Box::pin(drain),
+                error: Some(error),
+            })),
+            None => Step::Done(Err(Box::new(error))),
+        }
+    }
+
+    /// A copy of what was looked at, decoded where it was encoded.
+    fn head(&self) -> Bytes {
+        #[cfg(feature = "decode")]
+        if let Some(decoder) = &self.decoder {
+            return Bytes::copy_from_slice(decoder.decoded());
+        }
+        let mut head = Vec::with_capacity(self.looked_at);
+        for data in self
+            .held
+            .iter()
+            .filter_map(|frame| frame.as_ref().ok()?.data_ref())
+        {
+            let left = self.looked_at.saturating_sub(head.len());
+            head.extend_from_slice(&data.chunk()[..data.chunk().len().min(left)]);
+        }
+        head.into()
+    }
+}
+
+/// How the body is encoded, as far as a copy of its head can be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Identity,
+    #[cfg(feature = "decode")]
+    Gzip,
+    #[cfg(feature = "decode")]
+    Deflate,
+    Unknown,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut found = Self::Identity;
+        for value in headers.get_all(header::CONTENT_ENCODING) {
+            let Ok(value) = value.to_str() else {
+                return Self::Unknown;
+            };
+            for name in value
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+            {
+                let encoding = match name.to_ascii_lowercase().as_str() {
+                    "identity" => continue,
+                    #[cfg(feature = "decode")]
+                    "gzip" | "x-gzip" => Self::Gzip,
+                    #[cfg(feature = "decode")]
+                    "deflate" => Self::Deflate,
+                    _ => Self::Unknown,
+                };
+                found = if found == Self::Identity {
+                    encoding
+                } else {
+                    Self::Unknown
+                };
+            }
+        }
+        found
+    }
+}
+
+/// The magic bytes of gzip and zlib: whether that is the content or its encoding, a header says.
+fn may_be_encoded(first: &[u8]) -> bool {
+    matches!(first.first(), Some(0x1f | 0x78))
+}
+
+/// Answers that go on for as long as both sides like.
+fn is_endless(headers: &HeaderMap) -> bool {
+    label(headers).is_some_and(|label| {
+        [
+            "text/event-stream",
+            "multipart/x-mixed-replace",
+            "application/grpc",
+        ]
+        .iter()
+        .any(|endless| starts_with(label, endless))
+    })
+}
+
+/// Bytes that have not arrived are waited for where they can be text, or where the request is known as geospatial.
+fn is_worth_waiting(headers: &HeaderMap, asked: &Asked) -> bool {
+    label(headers).is_none_or(is_text) || asked.operation().is_geospatial()
+}
+
+fn is_text(label: &[u8]) -> bool {
+    let essence = label
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    let ends_with = |end: &str| {
+        essence.len() >= end.len()
+            && essence[essence.len() - end.len()..].eq_ignore_ascii_case(end.as_bytes())
+    };
+    starts_with(essence, "text/")
+        || ["json", "xml", "javascript"]
+            .iter()
+            .any(|end| ends_with(end))
+}
+
+fn starts_with(label: &[u8], start: &str) -> bool {
+    label.len() >= start.len() && label[..start.len()].eq_ignore_ascii_case(start.as_bytes())
+}
+
+fn label(headers: &HeaderMap) -> Option<&[u8]> {
+    headers
+        .get(header::CONTENT_TYPE)
+        .map(|label| label.as_bytes())
+}

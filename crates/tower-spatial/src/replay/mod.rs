@@ -1,0 +1,7 @@
+//! Request bodies that can be sent again.
+
+mod body;
+mod repeatable;
+
+pub use body::{BodyNotRepeatable, ReplayBody};
+pub use repeatable::RepeatableBody;

@@ -1,0 +1,332 @@
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use http::{HeaderMap, Request, Response};
+use http_body::Body;
+use load_control::Budget;
+use service_exception::{Operation, Protocol, ServiceException};
+use tokio::time::Instant;
+use tower::{BoxError, retry::Policy};
+
+use super::{
+    GaveUp, RepeatUnsafe, RetryAfter, RetryAfterUnit, RetryFuture, RetryPolicyBuilder, StopReason,
+    builder::{AnswerHead, Classify},
+    decision::{Decision, Limits, Situation},
+};
+use crate::{
+    call::{Attempt, Attempts, Context, Deadline, Outcome, Verdict},
+    exception::ServiceExceptionError,
+    find,
+    replay::RepeatableBody,
+};
+
+/// When and how often a geospatial request is repeated: a [`Policy`] for tower's own
+/// [`RetryLayer`](tower::retry::RetryLayer).
+///
+/// See the [module](super) for what it does. Clones share the settings; each call's progress is its own.
+#[derive(Clone)]
+pub struct RetryPolicy {
+    config: Arc<Config>,
+    session: Session,
+}
+
+pub(super) struct Config {
+    pub(super) limits: Limits,
+    pub(super) budget: Duration,
+    /// `None`: the server's hints do not count.
+    pub(super) retry_after_unit: Option<RetryAfterUnit>,
+    pub(super) statuses: Vec<(http::StatusCode, Verdict)>,
+    pub(super) classify: Classify,
+}
+
+/// One call's progress. tower clones it with the policy on every call: what only a failure needs is in the context.
+#[derive(Clone, Default)]
+struct Session {
+    /// When the call began. The layer's own copy keeps that of the last call, until the next one begins.
+    began: Option<Instant>,
+    attempt_began: Option<Instant>,
+    /// Set by the first failure that is repeated.
+    context: Option<Arc<Context>>,
+    ambiguous_repeats: u32,
+}
+
+impl RetryPolicy {
+    /// For batch jobs: cap 300 s, budget 1 800 s.
+    pub fn batch() -> Self {
+        Self::builder()
+            .cap(Duration::from_secs(300))
+            .budget(Duration::from_secs(1_800))
+            .build()
+            .expect("the preset is valid")
+    }
+
+    /// For somebody who waits: cap 60 s, budget 60 s.
+    pub fn interactive() -> Self {
+        Self::builder()
+            .budget(Duration::from_secs(60))
+            .build()
+            .expect("the preset is valid")
+    }
+
+    /// Every number by name.
+    pub fn builder() -> RetryPolicyBuilder {
+        RetryPolicyBuilder::default()
+    }
+
+    pub(super) fn from_config(config: Config) -> Self {
+        Self {
+            config: Arc::new(config),
+            session: Session::default(),
+        }
+    }
+
+    fn judge<R>(&self, result: &Result<Response<R>, BoxError>) -> Outcome {
+        let Config {
+            classify, statuses, ..
+        } = &*self.config;
+        let (outcome, verdict) = match result {
+            Ok(response) => {
+                let (status, headers, extensions) =
+                    (response.status(), response.headers(), response.extensions());
+                let rule = classify.response.as_ref();
+                let verdict = rule.and_then(|rule| {
+                    rule(&AnswerHead {
+                        status,
+                        headers,
+                        extensions,
+                    })
+                });
+                (
+                    Outcome::of_head(status, headers, extensions, statuses),
+                    verdict,
+                )
+            }
+            Err(error) => {
+                let rule = classify.error.as_ref();
+                let verdict = rule.and_then(|rule| rule(error.as_ref()));
+                (Outcome::of_error_with(error, statuses), verdict)
+            }
+        };
+        match verdict {
+            Some(verdict) => outcome.with_verdict(verdict),
+            None => outcome,
+        }
+    }
+
+    fn hint<R>(&self, result: &Result<Response<R>, BoxError>) -> Option<Duration> {
+        let read = match self.config.retry_after_unit? {
+            RetryAfterUnit::Seconds => RetryAfter::read,
+            RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
+        };
+        let headers = match result {
+            Ok(response) => response.headers(),
+            Err(error) => &find::<ServiceExceptionError>(error)?.parts().headers,
+        };
+        read(headers, SystemTime::now()).map(RetryAfter::duration)
+    }
+
+    /// What follows a result that is not plainly a success.
+    fn decide<B: RepeatableBody, R: Body + Unpin>(
+        &mut self,
+        request: &mut Request<B>,
+        result: &mut Result<Response<R>, BoxError>,
+    ) -> Option<RetryFuture<R>> {
+        let now = Instant::now();
+        let outcome = self.judge(result);
+        let call_began = self.session.began.unwrap_or(now);
+        let attempt_began = self.session.attempt_began.unwrap_or(now);
+        let context = self
+            .session
+            .context
+            .as_ref()
+            .or_else(|| Context::of(request.extensions()));
+        let mut attempts = context
+            .map(|context| context.attempts())
+            .unwrap_or_default();
+        let admitted = context
+            .and_then(|context| context.admitted())
+            .unwrap_or(call_began);
+        let budget = Budget::starting(admitted.into_std(), self.config.budget)
+            .with_deadline(Deadline::of(request.extensions()).map(Instant::into_std));
+
+        let situation = Situation {
+            outcome: &outcome,
+            previous: attempts.last().map(Attempt::cause),
+            attempts: u32::try_from(attempts.len())
+                .unwrap_or(u32::MAX)
+                .saturating_add(1),
+            ambiguous_repeats: self.session.ambiguous_repeats,
+            hint: self.hint(result),
+            now: now.into_std(),
+            budget,
+            safe_to_repeat: is_safe_to_repeat(request),
+            repeatable: request.body().is_repeatable(),
+        };
+        let decision = Decision::of(&self.config.limits, &situation, &mut rand::rng());
+
+        let attempt = Attempt {
+            cause: outcome.cause().clone(),
+            began: attempt_began.duration_since(call_began),
+            took: now.duration_since(attempt_began),
+        };
+        match decision {
+            Decision::Pass => {
+                note_attempts(result, attempts.len() + 1, now.duration_since(call_began));
+                None
+            }
+            Decision::Stop(reason) => {
+                attempts.push(attempt);
+                give_up(result, reason, attempts, now.duration_since(call_began));
+                None
+            }
+            Decision::Wait(delay) => {
+                if outcome.verdict() == Verdict::Ambiguous {
+                    self.session.ambiguous_repeats += 1;
+                }
+                let context = match &self.session.context {
+                    Some(context) => Arc::clone(context),
+                    None => Context::of_or_insert(request.extensions_mut()),
+                };
+                context.failed(attempt, budget.latest_start().map(Instant::from_std));
+                self.session.context = Some(context);
+                // The response is taken out: its body is read while the sleep runs, and tower drops nothing too early.
+                let failed = match result {
+                    Ok(_) => std::mem::replace(result, Err(Box::new(Repeated))).ok(),
+                    Err(_) => None,
+                };
+                Some(RetryFuture::new(delay, failed))
+            }
+        }
+    }
+}
+
+impl Default for RetryPolicy {
+    /// Base 1 s, cap 60 s, budget 600 s.
+    fn default() -> Self {
+        Self::builder().build().expect("the defaults are valid")
+    }
+}
+
+impl<B, R> Policy<Request<B>, Response<R>, BoxError> for RetryPolicy
+where
+    B: RepeatableBody,
+    R: Body + Unpin,
+{
+    type Future = RetryFuture<R>;
+
+    fn retry(
+        &mut self,
+        request: &mut Request<B>,
+        result: &mut Result<Response<R>, BoxError>,
+    ) -> Option<Self::Future> {
+        if let Ok(response) = result
+            && response.status().is_success()
+            && response.extensions().get::<ServiceException>().is_none()
+            && self.session.context.is_none()
+            && self.config.statuses.is_empty()
+            && self.config.classify.response.is_none()
+        {
+            return None;
+        }
+        self.decide(request, result)
+    }
+
+    /// Always answers, so that `retry` is always asked and the reason of a stop can be told.
+    fn clone_request(&mut self, request: &Request<B>) -> Option<Request<B>> {
+        let now = Instant::now();
+        if self.session.context.is_none() {
+            // The first attempt of a call: tower asks the layer's own policy, then clones it for the call.
+            self.session.began = Some(now);
+        }
+        self.session.attempt_began = Some(now);
+        Some(request.clone())
+    }
+}
+
+impl fmt::Debug for RetryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryPolicy")
+            .field("limits", &self.config.limits)
+            .field("budget", &self.config.budget)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Stands where a failed response was while its repeat is on its way; nobody ever sees it.
+#[derive(Debug)]
+struct Repeated;
+
+impl fmt::Display for Repeated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the attempt is being repeated")
+    }
+}
+
+impl std::error::Error for Repeated {}
+
+fn is_safe_to_repeat<B: RepeatableBody>(request: &Request<B>) -> bool {
+    if request.extensions().get::<RepeatUnsafe>().is_some() {
+        return true;
+    }
+    let read;
+    let operation = match request.extensions().get::<Operation>() {
+        Some(operation) => operation,
+        None => {
+            let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+            let head = request.body().head();
+            read = Operation::of(method, uri, headers, head.as_deref());
+            &read
+        }
+    };
+    operation.is_safe_to_repeat() || honours_idempotency_key(request.headers(), operation)
+}
+
+/// OGC servers ignore the header; REST services that know it say so in their documentation.
+fn honours_idempotency_key(headers: &HeaderMap, operation: &Operation) -> bool {
+    let is_json = headers
+        .get(http::header::CONTENT_TYPE)
+        .is_some_and(|label| {
+            label
+                .to_str()
+                .is_ok_and(|label| label.to_ascii_lowercase().contains("json"))
+        });
+    let rest = match operation.protocol() {
+        Protocol::Unknown => is_json,
+        _ => false,
+    };
+    rest && headers.contains_key("idempotency-key")
+}
+
+fn note_attempts<R>(result: &mut Result<Response<R>, BoxError>, count: usize, total: Duration) {
+    if let Ok(response) = result
+        && count > 1
+    {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        response.extensions_mut().insert(Attempts { count, total });
+    }
+}
+
+fn give_up<R>(
+    result: &mut Result<Response<R>, BoxError>,
+    reason: StopReason,
+    attempts: Vec<Attempt>,
+    total: Duration,
+) {
+    match result {
+        Ok(_) => {
+            note_attempts(result, attempts.len(), total);
+            if let Ok(response) = result {
+                response
+                    .extensions_mut()
+                    .insert(GaveUp::new(reason, attempts, total, None));
+            }
+        }
+        Err(error) => {
+            let source = std::mem::replace(error, Box::new(Repeated));
+            *error = Box::new(GaveUp::new(reason, attempts, total, Some(source)));
+        }
+    }
+}

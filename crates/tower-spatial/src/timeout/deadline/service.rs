@@ -1,0 +1,48 @@
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body::Body;
+use tokio::time::sleep_until;
+use tower::BoxError;
+use tower_service::Service;
+
+use super::{DeadlineBody, ResponseFuture};
+use crate::call::{self, Deadline};
+
+/// See the [module](super).
+#[derive(Clone, Debug)]
+pub struct DeadlineService<S> {
+    pub(super) inner: S,
+    pub(super) default: Option<Duration>,
+}
+
+impl<S, B, R> Service<Request<B>> for DeadlineService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: Body,
+{
+    type Response = Response<DeadlineBody<R>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let extensions = request.extensions_mut();
+        if Deadline::of(extensions).is_none()
+            && let Some(default) = self.default
+        {
+            extensions.insert(Deadline::after(default));
+        }
+        let context = call::Context::insert(extensions);
+        // Boxed, and only where there is a deadline: a timer is larger than all the rest of the future.
+        let timer = Deadline::of(extensions).map(|at| Box::pin(sleep_until(at)));
+        ResponseFuture::new(self.inner.call(request), timer, context)
+    }
+}

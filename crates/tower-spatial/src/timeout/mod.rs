@@ -1,0 +1,2 @@
+//! Limits on the time that a call and its parts take.
+pub mod deadline;
