@@ -9,7 +9,10 @@ pub mod replay;
 pub mod retry;
 pub mod timeout;
 
-pub use call::Deadline;
+pub use call::{
+    Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,
+    EndpointsError,
+};
 pub use tower::BoxError;
 
 /// The first error of type `T` in an error's chain of causes, itself included.

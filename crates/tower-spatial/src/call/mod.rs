@@ -3,11 +3,16 @@
 mod attempt;
 mod cause;
 mod context;
+mod endpoint;
 mod outcome;
 
 pub use attempt::{Attempt, Attempts};
 pub use cause::Cause;
 pub use context::Deadline;
 pub(crate) use context::{Context, latest_start};
+pub use endpoint::{
+    Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder, EndpointsError,
+};
+pub(crate) use endpoint::{Permit, Queued};
 pub(crate) use outcome::chain;
 pub use outcome::{Outcome, Verdict};

@@ -1,0 +1,329 @@
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use http::Uri;
+use tokio::time::{Duration, Instant};
+
+use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
+use super::settings::Settings;
+use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
+
+/// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
+///
+/// An endpoint is a configured group of hosts, or else one host and port. Configured ones live as long as this does;
+/// others come with their first request and go when nobody has asked for them for 10 to 15 minutes. There are at most
+/// 10 000 of these; beyond that the least used make room, and where all are in use further hosts share one overflow
+/// endpoint. Requests without an authority (origin form) share another one: the `Host` header is not looked at.
+///
+/// ```
+/// use tower_spatial::{EndpointSettings, Endpoints};
+///
+/// let endpoints = Endpoints::builder()
+///     .defaults(EndpointSettings::new().concurrency(8))
+///     .endpoint(
+///         "cadastre",
+///         ["wms.cadastre.example", "*.tiles.cadastre.example:8443", "maps.example/cadastre"],
+///         EndpointSettings::new().concurrency(4),
+///     )
+///     .build()?;
+///
+/// let endpoint = endpoints.find(&"https://maps.example/cadastre/wms?REQUEST=GetMap".parse()?);
+/// assert_eq!((endpoint.name(), endpoint.limit()), ("cadastre", 4));
+/// let endpoint = endpoints.find(&"https://user:secret@Maps.example/parks/wms".parse()?);
+/// assert_eq!((endpoint.name(), endpoint.limit()), ("maps.example:443", 8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Endpoints(Arc<Registry>);
+
+struct Registry {
+    hosts: Hosts,
+    configured: Vec<Arc<Endpoint>>,
+    defaults: Arc<Settings>,
+    /// For requests without an authority.
+    no_authority: Arc<Endpoint>,
+    overflow: Arc<Endpoint>,
+    hasher: DefaultHashBuilder,
+    known: Mutex<Known>,
+    max_endpoints: usize,
+    sweep_interval: Duration,
+}
+
+/// The endpoints that no setting names.
+struct Known {
+    table: HashTable<Arc<Endpoint>>,
+    next_sweep: Option<Instant>,
+    /// The bucket at which the search for one that can make room goes on.
+    hand: usize,
+}
+
+impl Endpoints {
+    /// With nothing set: every host is an endpoint of its own, with the defaults.
+    pub fn builder() -> EndpointsBuilder {
+        EndpointsBuilder::default()
+    }
+
+    /// The endpoint a request for `uri` belongs to, made where it is not known yet. It stays the same one for as long as
+    /// it is held.
+    pub fn find(&self, uri: &Uri) -> Arc<Endpoint> {
+        let registry = &*self.0;
+        let Some(origin) = Origin::of(uri) else {
+            return Arc::clone(&registry.no_authority);
+        };
+        if origin.host.len() > LONGEST_HOST {
+            return Arc::clone(&registry.overflow);
+        }
+        if origin.is_normal() {
+            registry.find(origin.host, origin.port, uri)
+        } else {
+            let mut buffer = [0; LONGEST_HOST];
+            let host = host::normalize(origin.host, &mut buffer);
+            registry.find(host, origin.port, uri)
+        }
+    }
+
+    /// How every endpoint is doing that is known now: the configured ones in their order, then the others in none.
+    pub fn snapshot(&self) -> Vec<EndpointSnapshot> {
+        let registry = &*self.0;
+        let shared = [&registry.no_authority, &registry.overflow];
+        let mut endpoints: Vec<_> = registry.configured.iter().chain(shared).cloned().collect();
+        endpoints.extend(registry.known().table.iter().cloned());
+        endpoints
+            .iter()
+            .map(|endpoint| endpoint.snapshot())
+            .collect()
+    }
+}
+
+impl Default for Endpoints {
+    fn default() -> Self {
+        Self(Arc::new(Registry::new(Arc::default())))
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoints")
+            .field("configured", &self.0.configured)
+            .field("defaults", &self.0.defaults)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Builds [`Endpoints`].
+#[derive(Clone, Debug, Default)]
+pub struct EndpointsBuilder {
+    defaults: EndpointSettings,
+    endpoints: Vec<(String, Vec<String>, EndpointSettings)>,
+    max_endpoints: Option<usize>,
+    idle_timeout: Option<Duration>,
+}
+
+impl EndpointsBuilder {
+    /// What holds for hosts that no endpoint names, and for what an endpoint leaves open.
+    #[must_use]
+    pub fn defaults(mut self, settings: EndpointSettings) -> Self {
+        self.defaults = settings;
+        self
+    }
+
+    /// An endpoint of one or more hosts, which share its limits and its state.
+    ///
+    /// `name` is what errors and metrics call it. A host is `host`, `host:port`, `*.host` (any name below it, at any
+    /// depth, not itself) or one of these with a path, `host/path`, which holds for that path and what is below it.
+    /// Without a port it means every port. Where several match, the most specific wins: an exact host before `*.`, a
+    /// longer `*.` before a shorter, then one with a port before one without, then the longer path.
+    #[must_use]
+    pub fn endpoint<H: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        hosts: impl IntoIterator<Item = H>,
+        settings: EndpointSettings,
+    ) -> Self {
+        let hosts = hosts.into_iter().map(Into::into).collect();
+        self.endpoints.push((name.into(), hosts, settings));
+        self
+    }
+
+    /// How many endpoints may be known that no setting names; not zero, by default 10 000.
+    #[must_use]
+    pub fn max_endpoints(mut self, max_endpoints: usize) -> Self {
+        self.max_endpoints = Some(max_endpoints);
+        self
+    }
+
+    /// For how long an endpoint is kept at least that nobody asks for, where there is room; not zero, by default 10
+    /// minutes. It is kept for up to half as long again.
+    #[must_use]
+    pub fn idle_timeout(mut self, idle_timeout: Duration) -> Self {
+        self.idle_timeout = Some(idle_timeout);
+        self
+    }
+
+    /// Checks everything.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense: a zero limit or time, an endpoint without a name or hosts, two of one
+    /// name, a pattern that is none, one that two endpoints have.
+    pub fn build(self) -> Result<Endpoints, EndpointsError> {
+        let defaults = Arc::new(self.defaults.resolve(None, &Settings::default())?);
+        let mut registry = Registry::new(defaults);
+        if let Some(max_endpoints) = self.max_endpoints {
+            if max_endpoints == 0 {
+                return Err(EndpointsError::new(
+                    None,
+                    "max_endpoints",
+                    "zero, expected at least 1",
+                ));
+            }
+            registry.max_endpoints = max_endpoints;
+        }
+        if let Some(idle_timeout) = self.idle_timeout {
+            if idle_timeout.is_zero() {
+                return Err(EndpointsError::new(
+                    None,
+                    "idle_timeout",
+                    "zero, expected a time greater than zero",
+                ));
+            }
+            registry.sweep_interval = idle_timeout / 2;
+        }
+        for (name, hosts, settings) in &self.endpoints {
+            let refuse =
+                |setting, problem: String| EndpointsError::new(Some(name), setting, problem);
+            if name.is_empty() || name.chars().any(char::is_control) {
+                return Err(refuse(
+                    "name",
+                    "expected one or more printable characters".to_owned(),
+                ));
+            }
+            if registry.configured.iter().any(|other| other.name() == name) {
+                return Err(refuse("name", "another endpoint has it too".to_owned()));
+            }
+            if hosts.is_empty() {
+                return Err(refuse("hosts", "none, expected at least one".to_owned()));
+            }
+            let settings = settings.resolve(Some(name), &registry.defaults)?;
+            let endpoint = Arc::new(Endpoint::named(name, Arc::new(settings)));
+            for host in hosts {
+                let pattern = Pattern::parse(host).map_err(|problem| refuse("hosts", problem))?;
+                registry.hosts.insert(pattern, &endpoint).map_err(|other| {
+                    refuse(
+                        "hosts",
+                        format!("{host:?} is a host of `{}` already", other.name()),
+                    )
+                })?;
+            }
+            registry.configured.push(endpoint);
+        }
+        Ok(Endpoints(Arc::new(registry)))
+    }
+}
+
+impl Registry {
+    fn new(defaults: Arc<Settings>) -> Self {
+        let shared = |name| Arc::new(Endpoint::named(name, Arc::clone(&defaults)));
+        Self {
+            hosts: Hosts::default(),
+            configured: Vec::new(),
+            no_authority: shared(NO_AUTHORITY),
+            overflow: shared(OVERFLOW),
+            hasher: DefaultHashBuilder::default(),
+            known: Mutex::new(Known {
+                table: HashTable::new(),
+                next_sweep: None,
+                hand: 0,
+            }),
+            max_endpoints: MAX_ENDPOINTS,
+            sweep_interval: IDLE_TIMEOUT / 2,
+            defaults,
+        }
+    }
+
+    /// `host` is normal.
+    fn find(&self, host: &str, port: u16, uri: &Uri) -> Arc<Endpoint> {
+        if !self.hosts.is_empty()
+            && let Some(endpoint) = self.hosts.find(host, port, uri)
+        {
+            return Arc::clone(endpoint);
+        }
+        let hash = self.hash(host, port);
+        let mut known = self.known();
+        if let Some(endpoint) = known.table.find(hash, |endpoint| endpoint.is(host, port)) {
+            endpoint.mark_used();
+            return Arc::clone(endpoint);
+        }
+        self.insert(&mut known, hash, host, port)
+    }
+
+    #[cold]
+    fn insert(&self, known: &mut Known, hash: u64, host: &str, port: u16) -> Arc<Endpoint> {
+        let now = Instant::now();
+        if known.next_sweep.is_some_and(|next| next <= now) {
+            known
+                .table
+                .retain(|endpoint| !endpoint.sweep(Arc::strong_count(endpoint) > 1));
+        }
+        if known.next_sweep.is_none_or(|next| next <= now) {
+            known.next_sweep = now.checked_add(self.sweep_interval);
+        }
+        if known.table.len() >= self.max_endpoints && !known.make_room() {
+            return Arc::clone(&self.overflow);
+        }
+        let endpoint = Arc::new(Endpoint::at(host, port, Arc::clone(&self.defaults)));
+        let rehash = |endpoint: &Arc<Endpoint>| self.hash(endpoint.host(), endpoint.port());
+        known
+            .table
+            .insert_unique(hash, Arc::clone(&endpoint), rehash);
+        endpoint
+    }
+
+    fn hash(&self, host: &str, port: u16) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(host.as_bytes());
+        hasher.write_u16(port);
+        hasher.finish()
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Evicts one endpoint that nobody holds, the first behind the hand that was not used since it last passed, or else
+    /// the first. Looks at a bounded number of them, so a flood of names takes linear time also where most are in use.
+    fn make_room(&mut self) -> bool {
+        let buckets = self.table.num_buckets();
+        let mut found = None;
+        for _ in 0..buckets.min(LOOKED_AT) {
+            self.hand = (self.hand + 1) % buckets;
+            let Some(endpoint) = self.table.get_bucket(self.hand) else {
+                continue;
+            };
+            // Nobody can come by it while the table is locked.
+            if Arc::strong_count(endpoint) > 1 {
+                continue;
+            }
+            if !endpoint.forget_use() {
+                found = Some(self.hand);
+                break;
+            }
+            found.get_or_insert(self.hand);
+        }
+        let Some(Ok(entry)) = found.map(|bucket| self.table.get_bucket_entry(bucket)) else {
+            return false;
+        };
+        entry.remove();
+        true
+    }
+}
+
+const MAX_ENDPOINTS: usize = 10_000;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+const LOOKED_AT: usize = 128;
+/// No host is called so, with their ports.
+const NO_AUTHORITY: &str = "(no authority)";
+const OVERFLOW: &str = "(overflow)";
