@@ -13,6 +13,7 @@ pub use call::{
     Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,
     EndpointsError,
 };
+pub use limit::concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, PermitScope, QueueTimeout};
 pub use tower::BoxError;
 
 /// The first error of type `T` in an error's chain of causes, itself included.
