@@ -1,0 +1,83 @@
+//! What must hold.
+
+use std::fmt;
+
+use crate::timing::Estimate;
+
+/// A promise about a number: it is at most `limit`.
+#[derive(Debug)]
+pub(crate) struct Must {
+    claim: &'static str,
+    limit: f64,
+    goal: Option<f64>,
+    /// `None` where the tool that measures it is missing.
+    measured: Option<Estimate>,
+}
+
+impl Must {
+    pub(crate) fn new(
+        claim: &'static str,
+        limit: f64,
+        measured: impl Into<Option<Estimate>>,
+    ) -> Self {
+        Self {
+            claim,
+            limit,
+            goal: None,
+            measured: measured.into(),
+        }
+    }
+
+    /// Shown, not required.
+    pub(crate) fn with_goal(self, goal: f64) -> Self {
+        Self {
+            goal: Some(goal),
+            ..self
+        }
+    }
+
+    /// Whether chance alone may decide.
+    pub(crate) fn is_close(&self) -> bool {
+        self.measured
+            .is_some_and(|measured| (measured.value - self.limit).abs() < measured.noise)
+    }
+
+    /// A number that nothing measured is missed only where CI promised the tool.
+    pub(crate) fn is_missed(&self) -> bool {
+        match self.measured {
+            Some(measured) => measured.value.is_nan() || measured.value > self.limit,
+            None => std::env::var_os("CI").is_some_and(|ci| ci == "true"),
+        }
+    }
+}
+
+impl fmt::Display for Must {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let measured = match self.measured {
+            None => "not measured".to_owned(),
+            Some(Estimate { value, noise: 0.0 }) => short(value),
+            Some(Estimate { value, noise }) => format!("{} ±{}", short(value), short(noise)),
+        };
+        let verdict = if self.is_missed() { "MISSED" } else { "ok" };
+        write!(
+            f,
+            "must  {:<52} <= {:<6}{measured:>16}  {verdict}",
+            self.claim, self.limit
+        )?;
+        if let Some(goal) = self.goal {
+            write!(f, " (goal {goal})")?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with the digits that its noise leaves a meaning.
+pub(crate) fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        whole if whole.fract() == 0.0 => 0,
+        small if small < 10.0 => 2,
+        middle if middle < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}")
+}
