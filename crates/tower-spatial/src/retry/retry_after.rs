@@ -227,20 +227,33 @@ mod date {
     /// `2026-12-01T17:05:00.25Z`, `2026-12-01 17:05:00+01:00`
     fn rfc3339(value: &str) -> Option<SystemTime> {
         let (day, time) = value.split_once(['T', 't', ' '])?;
-        let zone = time.find(['Z', 'z', '+', '-'])?;
-        let (time, zone) = time.split_at(zone);
-        let mut day = day.splitn(3, '-').map(|part| part.parse::<u64>().ok());
-        let (year, month, day) = (day.next()??, day.next()??, day.next()??);
-        let month = MONTHS.get(usize::try_from(month.checked_sub(1)?).ok()?)?;
-        let time = time.split('.').next()?;
-        // A weekday is part of the form, and httpdate does not check it against the date.
-        let fixdate = format!("Mon, {day:02} {month} {year:04} {time} GMT");
-        shifted(httpdate::parse_http_date(&fixdate).ok()?, zone)
+        let (time, zone) = time.split_at(time.find(['Z', 'z', '+', '-'])?);
+        let [year, month, day] = numbers(day, '-')?;
+        let [hour, minute, second] = numbers(time.split('.').next()?, ':')?;
+        let sensible = (1970..=9999).contains(&year) && hour < 24 && minute < 60 && second <= 60;
+        if !sensible || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+            return None;
+        }
+        let seconds =
+            days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+        shifted(UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?, zone)
     }
 
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    fn numbers(value: &str, separator: char) -> Option<[u64; 3]> {
+        let mut parts = value.split(separator).map(|part| part.parse().ok());
+        let numbers = [parts.next()??, parts.next()??, parts.next()??];
+        parts.next().is_none().then_some(numbers)
+    }
+
+    /// Of the proleptic Gregorian calendar, from 1970 on; a year counts from March, so that a leap day is its last.
+    fn days_since_epoch(year: u64, month: u64, day: u64) -> u64 {
+        let (year, month) = if month > 2 {
+            (year, month - 3)
+        } else {
+            (year - 1, month + 9)
+        };
+        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468
+    }
 
     /// `time` read in a zone `+0100`, `+01:00`, `Z` or nothing.
     fn shifted(time: SystemTime, zone: &str) -> Option<SystemTime> {

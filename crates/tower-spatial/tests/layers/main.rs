@@ -1,0 +1,7 @@
+//! The layers by themselves and together, under paused time over in-memory services.
+
+mod deadline;
+mod exception;
+mod replay;
+mod retry;
+mod support;
