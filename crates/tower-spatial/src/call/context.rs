@@ -116,10 +116,6 @@ impl Context {
         self.progress().attempts.clone()
     }
 
-    pub(crate) fn attempt_count(&self) -> usize {
-        self.progress().attempts.len()
-    }
-
     fn progress(&self) -> MutexGuard<'_, Progress> {
         // Nothing panics while it is held; a poisoned value would still be whole.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)

@@ -5,6 +5,7 @@ mod cause;
 mod context;
 mod endpoint;
 mod outcome;
+mod too_late;
 
 pub use attempt::{Attempt, Attempts};
 pub use cause::Cause;
@@ -16,3 +17,4 @@ pub use endpoint::{
 pub(crate) use endpoint::{Permit, Queued};
 pub(crate) use outcome::chain;
 pub use outcome::{Outcome, Verdict};
+pub use too_late::TooLate;

@@ -4,7 +4,7 @@ use http::{Extensions, HeaderMap, Response, StatusCode};
 use service_exception::{Disposition, ServiceException};
 use tower::BoxError;
 
-use super::Cause;
+use super::{Cause, TooLate};
 use crate::{
     exception::ServiceExceptionError, limit::concurrency::QueueTimeout, retry::GaveUp,
     timeout::deadline::DeadlineElapsed,
@@ -218,7 +218,7 @@ mod errors {
                 statuses,
             ));
         }
-        if error.is::<QueueTimeout>() {
+        if error.is::<QueueTimeout>() || error.is::<TooLate>() {
             return Some(Outcome::never_executed_by(
                 Verdict::Permanent,
                 Cause::NotAdmitted,

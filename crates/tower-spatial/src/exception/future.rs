@@ -14,12 +14,14 @@ use super::{
     inspection::{self, Inspection, Step},
     layer::Settings,
 };
+use crate::call::TooLate;
 
 pin_project_lite::pin_project! {
     /// The response with its body as it came, or the error that it is an exception.
     pub struct ResponseFuture<F, R: Body> {
+        // `None`: it was too late to call it.
         #[pin]
-        inner: F,
+        inner: Option<F>,
         asked: Option<Asked>,
         settings: Settings,
         // Boxed: only an answer whose first frame does not decide needs it.
@@ -30,8 +32,17 @@ pin_project_lite::pin_project! {
 impl<F, R: Body> ResponseFuture<F, R> {
     pub(super) fn new(inner: F, asked: Option<Asked>, settings: Settings) -> Self {
         Self {
-            inner,
+            inner: Some(inner),
             asked,
+            settings,
+            inspection: None,
+        }
+    }
+
+    pub(super) fn too_late(settings: Settings) -> Self {
+        Self {
+            inner: None,
+            asked: None,
             settings,
             inspection: None,
         }
@@ -50,7 +61,10 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if this.inspection.is_none() {
-            let response = match ready!(this.inner.poll(cx)) {
+            let Some(inner) = this.inner.as_pin_mut() else {
+                return Poll::Ready(Err(TooLate::error()));
+            };
+            let response = match ready!(inner.poll(cx)) {
                 Ok(response) => response,
                 Err(error) => return Poll::Ready(Err(error.into())),
             };

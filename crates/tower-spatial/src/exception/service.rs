@@ -7,6 +7,7 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::{InspectedBody, ResponseFuture, layer::Settings};
+use crate::call::TooLate;
 
 /// See the [module](super).
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        if TooLate::is_it(request.extensions()) {
+            return ResponseFuture::too_late(self.settings);
+        }
         // The answers to these have no body to look at.
         let asked =
             (request.method() != Method::HEAD && request.method() != Method::CONNECT).then(|| {

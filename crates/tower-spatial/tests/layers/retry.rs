@@ -6,9 +6,11 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::time::Instant;
-use tower::{BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, service_fn};
+use tower::{
+    BoxError, ServiceBuilder, ServiceExt, retry::RetryLayer, service_fn, util::BoxCloneService,
+};
 use tower_spatial::{
-    Deadline,
+    ConcurrencyLimitLayer, Deadline,
     call::{Attempts, Cause, Verdict},
     exception::{ServiceException, ServiceExceptionLayer},
     find,
@@ -182,6 +184,39 @@ async fn no_attempt_starts_after_the_callers_deadline() {
         find::<std::io::Error>(&result.unwrap_err()).is_some(),
         "the last error is the source"
     );
+}
+
+/// Law 1, when a laptop sleeps while the policy does.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_wakes_after_the_budget_is_not_sent() {
+    for limited in [true, false] {
+        let server = Server::new([Reply::status(503)]);
+        let gate = match limited {
+            true => BoxCloneService::new(
+                ServiceBuilder::new()
+                    .map_response(|response: Response<_>| response.map(BodyExt::boxed_unsync))
+                    .layer(ConcurrencyLimitLayer::per_host(16))
+                    .service(server.clone()),
+            ),
+            false => BoxCloneService::new(
+                ServiceBuilder::new()
+                    .map_response(|response: Response<_>| response.map(BodyExt::boxed_unsync))
+                    .layer(ServiceExceptionLayer::new())
+                    .service(server.clone()),
+            ),
+        };
+        let client = ServiceBuilder::new()
+            .layer(RetryLayer::new(RetryPolicy::default()))
+            .service(gate);
+        let call = tokio::spawn(client.oneshot(get_map()));
+        while server.requests() == 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(Duration::from_secs(5 * 3600)).await;
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!(server.requests(), 1);
+        assert_eq!(find::<GaveUp>(&error).unwrap().reason(), StopReason::Budget);
+    }
 }
 
 /// Law 2.
@@ -438,7 +473,9 @@ async fn each_call_has_a_budget_of_its_own() {
         .service(server.clone());
     for _ in 0..3 {
         let start = Instant::now();
-        let ready = ServiceExt::<Request<NoBody>>::ready(&mut client).await.unwrap();
+        let ready = ServiceExt::<Request<NoBody>>::ready(&mut client)
+            .await
+            .unwrap();
         let result = tower::Service::call(ready, get_map()).await;
         let gave_up = gave_up(&result);
         assert!(start.elapsed() <= Duration::from_secs(10) && gave_up.attempts().len() > 1);

@@ -1,0 +1,33 @@
+use std::{error::Error, fmt};
+
+use http::Extensions;
+use tokio::time::Instant;
+use tower::BoxError;
+
+use super::latest_start;
+
+/// An attempt was about to start after the call's budget or deadline: its sleep took longer than it was meant to, as
+/// when a laptop was closed. It has not been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate {
+    _priv: (),
+}
+
+impl TooLate {
+    /// Whether an attempt of this call may not start any more. Reads no clock for a call that has no limit yet.
+    pub(crate) fn is_it(extensions: &Extensions) -> bool {
+        latest_start(extensions).is_some_and(|latest| Instant::now() > latest)
+    }
+
+    pub(crate) fn error() -> BoxError {
+        Box::new(Self { _priv: () })
+    }
+}
+
+impl fmt::Display for TooLate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is too late for another attempt")
+    }
+}
+
+impl Error for TooLate {}
