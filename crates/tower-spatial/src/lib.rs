@@ -28,3 +28,8 @@ pub use tower::BoxError;
 pub fn find<T: std::error::Error + 'static>(error: &BoxError) -> Option<&T> {
     call::chain(error.as_ref()).find_map(|error| error.downcast_ref())
 }
+
+/// The README's stack compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -5,3 +5,4 @@ mod exception;
 mod replay;
 mod retry;
 mod support;
+mod whole;
