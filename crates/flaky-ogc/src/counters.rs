@@ -23,6 +23,8 @@ pub struct Counts {
     pub by_operation: BTreeMap<String, u64>,
     /// Answers by kind; a client that left before it got any is in none of them.
     pub by_kind: BTreeMap<Kind, u64>,
+    /// Maps in work or waiting for a thread now.
+    pub renders_in_work: u64,
     /// Maps refused because threads and queue were full.
     pub renders_refused: u64,
     /// Maps finished, for whomever.
@@ -118,8 +120,15 @@ pub(crate) struct Render {
 }
 
 impl Render {
+    pub(crate) fn begun(counters: &Counters) {
+        counters.change(|counts| counts.renders_in_work += 1);
+    }
+
     pub(crate) fn finished(counters: &Arc<Counters>) -> Self {
-        counters.change(|counts| counts.renders_finished += 1);
+        counters.change(|counts| {
+            counts.renders_in_work -= 1;
+            counts.renders_finished += 1;
+        });
         Self {
             counters: Arc::clone(counters),
             delivered: false,

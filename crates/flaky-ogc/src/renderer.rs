@@ -148,6 +148,7 @@ impl Renderer {
     /// down meanwhile. A future that is dropped leaves the work behind: it is done to the end, in vain.
     pub(crate) async fn render(&self, cost: f64) -> Result<Render, NotRendered> {
         if cost <= 0.0 {
+            Render::begun(&self.counters);
             return Ok(Render::finished(&self.counters));
         }
         let (token, ready) = oneshot::channel();
@@ -155,11 +156,16 @@ impl Renderer {
             let mut finished = Vec::new();
             let mut shares = self.lock();
             self.catch_up(&mut shares, &mut finished);
+            // Before it is taken in: another thread may finish it at once.
+            Render::begun(&self.counters);
             let taken = shares.submit(cost, token);
             drop(shares);
             self.hand_out(finished);
             if taken.is_err() {
-                self.counters.change(|counts| counts.renders_refused += 1);
+                self.counters.change(|counts| {
+                    counts.renders_in_work -= 1;
+                    counts.renders_refused += 1;
+                });
                 return Err(NotRendered::Full);
             }
         }
@@ -203,8 +209,10 @@ impl Renderer {
             shares.advance(change, finished);
             let lost = shares.set_capacity(self.script.capacity(change));
             if lost > 0 {
-                self.counters
-                    .change(|counts| counts.renders_lost += lost as u64);
+                self.counters.change(|counts| {
+                    counts.renders_in_work -= lost as u64;
+                    counts.renders_lost += lost as u64;
+                });
             }
         }
         shares.advance(now, finished);
