@@ -1,0 +1,179 @@
+//! What people see: bars on a terminal, lines elsewhere, and the table.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use flaky_ogc::Counts;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::time::Instant;
+
+use super::run::{Outcome, Tally};
+use super::script::{SCALE, TROUBLES, WORKERS, tiles, trouble_at};
+
+#[derive(Debug)]
+pub(super) struct Report {
+    bar: Option<ProgressBar>,
+    terminal: bool,
+    last_line: Instant,
+    seed: u64,
+}
+
+impl Report {
+    pub(super) fn begin(seed: u64) -> io::Result<Self> {
+        let mut out = io::stdout().lock();
+        writeln!(
+            out,
+            "{WORKERS} workers fetch {} tiles from a map server that has a bad day:",
+            tiles().len()
+        )?;
+        for trouble in &TROUBLES {
+            writeln!(
+                out,
+                "  {:>3} .. {:>3} s  {}",
+                trouble.seconds.start, trouble.seconds.end, trouble.name
+            )?;
+        }
+        writeln!(
+            out,
+            "All times are the story's; one of its seconds takes {SCALE} s, for server and clients alike. Seed {seed}.\n"
+        )?;
+        out.flush()?;
+        Ok(Self {
+            bar: None,
+            terminal: io::stdout().is_terminal(),
+            last_line: Instant::now(),
+            seed,
+        })
+    }
+
+    pub(super) fn start(&mut self, name: &str, what: &str, tiles: u64) -> io::Result<()> {
+        if self.terminal {
+            let bar = ProgressBar::with_draw_target(Some(tiles), ProgressDrawTarget::stdout());
+            if let Ok(style) =
+                ProgressStyle::with_template("{prefix:<14}{bar:30} {pos:>5}/{len} {msg}")
+            {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name.to_owned());
+            self.bar = Some(bar);
+            return Ok(());
+        }
+        self.last_line = Instant::now();
+        self.line(&format!("{name}: {what}"))
+    }
+
+    pub(super) fn progress(
+        &mut self,
+        name: &str,
+        tally: Tally,
+        counts: &Counts,
+        elapsed: Duration,
+    ) -> io::Result<()> {
+        let now = trouble_at(elapsed).unwrap_or("all is well");
+        let state = format!(
+            "{} requests, {} renders wasted; {:>3.0} s: {now}",
+            counts.requests,
+            counts.renders_wasted,
+            elapsed.as_secs_f64()
+        );
+        if let Some(bar) = &self.bar {
+            bar.set_position(tally.done());
+            bar.set_message(state);
+        } else if self.last_line.elapsed() >= LINE {
+            self.last_line = Instant::now();
+            self.line(&format!("{name}: {} tiles done, {state}", tally.done()))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(&mut self, outcome: &Outcome) -> io::Result<()> {
+        let Tally {
+            right,
+            wrong,
+            missing,
+        } = outcome.tally;
+        let result = format!(
+            "{right} right, {wrong} wrong, {missing} missing after {:.0} s",
+            outcome.took.as_secs_f64()
+        );
+        match self.bar.take() {
+            Some(bar) => {
+                bar.set_position(outcome.tally.done());
+                bar.finish_with_message(result);
+                Ok(())
+            }
+            None => self.line(&format!("{}: {result}", outcome.name)),
+        }
+    }
+
+    /// The table, and whether the last of the outcomes kept what is promised against the first.
+    pub(super) fn end(self, outcomes: &[Outcome; 3]) -> io::Result<bool> {
+        let mut out = io::stdout().lock();
+        writeln!(out)?;
+        write!(out, "{:<38}", "")?;
+        for outcome in outcomes {
+            write!(out, "{:>15}", outcome.name)?;
+        }
+        writeln!(out)?;
+        let rows: [Row; 7] = [
+            ("requests that reached the server", |o| {
+                o.counts.requests.to_string()
+            }),
+            ("renders", |o| o.counts.renders_finished.to_string()),
+            ("renders wasted", |o| o.counts.renders_wasted.to_string()),
+            ("error pages saved as tiles", |o| o.tally.wrong.to_string()),
+            ("tiles right", |o| o.tally.right.to_string()),
+            ("tiles missing", |o| o.tally.missing.to_string()),
+            ("time, story seconds", |o| {
+                format!("{:.0}", o.took.as_secs_f64())
+            }),
+        ];
+        for (title, value) in rows {
+            write!(out, "{title:<38}")?;
+            for outcome in outcomes {
+                write!(out, "{:>15}", value(outcome))?;
+            }
+            writeln!(out)?;
+        }
+        writeln!(out)?;
+        let [plain, _, ours] = outcomes;
+        let promises = [
+            (ours.tally.right == ours.tiles, "every tile right"),
+            (ours.tally.wrong == 0, "no error page saved"),
+            (
+                ours.counts.renders_wasted * 5 <= plain.counts.renders_wasted,
+                "at most a fifth of the plain client's wasted renders",
+            ),
+        ];
+        for (kept, promise) in promises {
+            writeln!(
+                out,
+                "{} {}: {promise}",
+                if kept { "kept  " } else { "MISSED" },
+                ours.name
+            )?;
+        }
+        let all = promises.iter().all(|(kept, _)| *kept);
+        if !all {
+            writeln!(
+                out,
+                "Seed {}: the same again with --seed {}",
+                self.seed, self.seed
+            )?;
+        }
+        out.flush()?;
+        Ok(all)
+    }
+
+    fn line(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        out.flush()
+    }
+}
+
+/// What a row is called, and its value for one client.
+type Row = (&'static str, fn(&Outcome) -> String);
+
+/// Real time between two lines where there is no terminal.
+const LINE: Duration = Duration::from_secs(2);
