@@ -50,7 +50,7 @@ impl Report {
         if self.terminal {
             let bar = ProgressBar::with_draw_target(Some(tiles), ProgressDrawTarget::stdout());
             if let Ok(style) =
-                ProgressStyle::with_template("{prefix:<14}{bar:30} {pos:>5}/{len} {msg}")
+                ProgressStyle::with_template("{prefix:<13} {bar:20} {pos:>4}/{len} {wide_msg}")
             {
                 bar.set_style(style);
             }
@@ -71,7 +71,7 @@ impl Report {
     ) -> io::Result<()> {
         let now = trouble_at(elapsed).unwrap_or("all is well");
         let state = format!(
-            "{} requests, {} renders wasted; {:>3.0} s: {now}",
+            "{} requests, {} wasted, {:.0} s: {now}",
             counts.requests,
             counts.renders_wasted,
             elapsed.as_secs_f64()
@@ -100,7 +100,8 @@ impl Report {
             Some(bar) => {
                 bar.set_position(outcome.tally.done());
                 bar.finish_with_message(result);
-                Ok(())
+                // A finished bar leaves the cursor on its line.
+                self.line("")
             }
             None => self.line(&format!("{}: {result}", outcome.name)),
         }
