@@ -1,1 +1,758 @@
-//! Exception code or text to [`Disposition`](crate::Disposition).
+//! Exception code, text or status to [`Disposition`].
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use crate::Disposition;
+use crate::kvp::contains_ignore_case;
+
+use Disposition::{Ambiguous, Permanent, Throttled, Transient};
+
+/// What a code says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It decides, whatever the status.
+    Decides(Disposition),
+    /// It stands for any error: text and status decide.
+    SaysNothing,
+    /// Not known here.
+    No,
+}
+
+/// Weighs code, text and status of one failure.
+pub(crate) fn disposition(
+    code: Option<&str>,
+    text: &str,
+    status: StatusCode,
+    has_retry_after: bool,
+) -> Disposition {
+    let known = code.map(of_code);
+    // MapServer gives such codes to whatever went wrong while it read a parameter's layer.
+    if code.is_some_and(|code| MISUSED.contains(&code))
+        && any_of(text, SOURCE_GONE)
+        && !any_of(text, MAP_FILE)
+    {
+        return Transient;
+    }
+    if let Some(Known::Decides(disposition)) = known {
+        return disposition;
+    }
+    let by_text = of_text(text);
+    match status.as_u16() {
+        429 => Throttled,
+        503 if has_retry_after || by_text == Some(Throttled) => Throttled,
+        502 | 504 if by_text == Some(Throttled) => Throttled,
+        408 | 425 | 502..=504 | 520..=524 | 529 | 530 => Transient,
+        // Proxies dress their pages with "try again later" whatever they refuse; only a limit counts against these.
+        401..=407 | 410..=421 | 423 | 426 | 428 | 431 | 451 | 498 | 499
+            if by_text == Some(Throttled) =>
+        {
+            Throttled
+        }
+        404 if by_text == Some(Transient) && known == Some(Known::SaysNothing) => Transient,
+        401..=407 | 410..=421 | 423 | 426 | 428 | 431 | 451 | 498 | 499 => Permanent,
+        other => by_text.unwrap_or(match (known, other) {
+            (_, 501 | 505 | 510 | 511) => Permanent,
+            (Some(Known::No), 500..) => Transient,
+            (Some(Known::No), _) | (None, 400..=499) => Permanent,
+            _ => Ambiguous,
+        }),
+    }
+}
+
+/// Whether a code asks for other credentials: openEO, OAuth and their kin.
+pub(crate) fn wants_credentials(code: &str) -> bool {
+    const CODES: &[&str] = &[
+        "TokenInvalid",
+        "AuthenticationRequired",
+        "AuthenticationSchemeInvalid",
+        "CredentialsInvalid",
+        "invalid_token",
+        "ExpiredToken",
+        "token_expired",
+        "ExpiredTokenException",
+        "InvalidToken",
+        "TokenExpired",
+        "RequestExpired",
+    ];
+    CODES.iter().any(|known| same_name(known, code))
+}
+
+/// A delay that the words name: `in 26 seconds`, `after 5 minutes`.
+pub(crate) fn delay_in(text: &str) -> Option<Duration> {
+    let mut words = text
+        .split(|character: char| !character.is_ascii_alphanumeric() && character != '.')
+        .filter(|word| !word.is_empty());
+    let mut before = "";
+    let mut in_wait = false;
+    while let Some(word) = words.next() {
+        let is = |known: &[&str]| known.iter().any(|known| word.eq_ignore_ascii_case(known));
+        // A time-out `after 26 seconds` is no advice; `try again in`, `retry after`, `slot available after` are.
+        in_wait |= is(&["retry", "again", "wait", "available", "retry_after"]);
+        if in_wait
+            && ["in", "after", "for", "wait"]
+                .iter()
+                .any(|known| before.eq_ignore_ascii_case(known))
+            && let Ok(amount) = word.trim_matches(['s', '.']).parse::<u64>()
+        {
+            let unit = words.clone().next().unwrap_or_default().trim_matches('.');
+            let seconds = match unit.to_ascii_lowercase().as_str() {
+                "ms" | "milliseconds" | "millisecond" => {
+                    return Some(Duration::from_millis(amount)).filter(|delay| !delay.is_zero());
+                }
+                "second" | "seconds" | "sec" | "secs" | "s" => amount,
+                "minute" | "minutes" | "min" | "mins" => amount.saturating_mul(60),
+                "hour" | "hours" => amount.saturating_mul(3600),
+                _ if word.ends_with('s') => amount,
+                _ => {
+                    before = word;
+                    continue;
+                }
+            };
+            return Some(Duration::from_secs(seconds))
+                .filter(|delay| !delay.is_zero() && *delay <= Duration::from_secs(7 * 86_400));
+        }
+        before = word;
+    }
+    None
+}
+
+/// What the code says: by its name, else by the words its name is made of.
+pub(crate) fn of_code(code: &str) -> Known {
+    let code = code.trim();
+    let code = code.rsplit([':', '/', '#']).next().unwrap_or(code);
+    let is = |names: &[&str]| names.iter().any(|name| same_name(name, code));
+    if is(NOTHING) {
+        return Known::SaysNothing;
+    }
+    if is(TRANSIENT) {
+        return Known::Decides(Transient);
+    }
+    if is(THROTTLED) {
+        return Known::Decides(Throttled);
+    }
+    if is(PERMANENT) {
+        return Known::Decides(Permanent);
+    }
+    let has = |words: &[&str]| {
+        words
+            .iter()
+            .any(|word| contains_ignore_case(code.as_bytes(), word))
+    };
+    if has(&[
+        "ratelimit",
+        "rate_limit",
+        "rate limit",
+        "rate-limit",
+        "throttl",
+        "toomanyrequest",
+        "too_many_request",
+        "too-many-request",
+        "quota",
+        "over_query",
+        "over_rate",
+        "slowdown",
+    ]) {
+        return Known::Decides(Throttled);
+    }
+    if has(&[
+        "timeout",
+        "timedout",
+        "timed_out",
+        "time_out",
+        "busy",
+        "unavailable",
+        "overload",
+        "temporar",
+        "maintenance",
+        "database",
+        "outofmemory",
+        "notready",
+        "not-ready",
+        "connection",
+    ]) {
+        return Known::Decides(Transient);
+    }
+    if has(&["internal"]) {
+        return Known::SaysNothing;
+    }
+    if has(&[
+        "invalid",
+        "missing",
+        "notfound",
+        "not_found",
+        "not found",
+        "not-found",
+        "notdefined",
+        "notsupported",
+        "not_supported",
+        "not supported",
+        "unsupported",
+        "unknown",
+        "denied",
+        "forbidden",
+        "unauthorized",
+        "nosuch",
+        "no-such",
+        "no_such",
+        "illegal",
+        "malformed",
+        "outofrange",
+        "notallowed",
+        "not_allowed",
+        "bad request",
+        "badrequest",
+        "bad_request",
+        "duplicate",
+        "notwellformed",
+        "exceed",
+        "wrong",
+        "expired",
+        "required",
+        "validation",
+    ]) {
+        return Known::Decides(Permanent);
+    }
+    Known::No
+}
+
+/// What the words say; `None` where they say nothing, or say both.
+pub(crate) fn of_text(text: &str) -> Option<Disposition> {
+    let has = |words| any_of(text, words);
+    if has(LIMITS) {
+        return Some(Throttled);
+    }
+    if has(MAP_FILE) {
+        return Some(Permanent);
+    }
+    if has(OUTAGES) {
+        return Some(Transient);
+    }
+    let maybe = has(TROUBLE);
+    let mistake = has(MISTAKES);
+    match (maybe, mistake) {
+        (true, false) => Some(Transient),
+        (false, true) => Some(Permanent),
+        _ => None,
+    }
+}
+
+fn any_of(text: &str, words: &[&str]) -> bool {
+    words
+        .iter()
+        .any(|word| contains_ignore_case(text.as_bytes(), word))
+}
+
+/// `LayerNotDefined`, `layer-not-defined`, `LAYER_NOT_DEFINED` and `Layer not defined` are one name.
+fn same_name(name: &str, code: &str) -> bool {
+    let plain = |text: &str| {
+        text.bytes()
+            .filter(u8::is_ascii_alphanumeric)
+            .map(|byte| byte.to_ascii_lowercase())
+            .collect::<Vec<_>>()
+    };
+    name.len() <= code.len() && plain(name) == plain(code)
+}
+
+/// Stand for any error.
+const NOTHING: &[&str] = &[
+    "NoApplicableCode",
+    "InternalServerError",
+    "InternalError",
+    "ServerError",
+    "Internal",
+    "Server",
+    "Receiver",
+    "Error",
+    "Unknown",
+    "UnknownError",
+    "GenericError",
+];
+
+const TRANSIENT: &[&str] = &[
+    // WPS 2.0 table 48; OGC API Processes part 1.
+    "ResultNotReady",
+    // openEO errors.json.
+    "InfrastructureBusy",
+    "InfrastructureMaintenance",
+    "StorageFailure",
+    "JobNotFinished",
+    "JobLocked",
+    "FileLocked",
+    "EstimateComplexity",
+    // Object stores.
+    "RequestTimeout",
+    "ServiceUnavailable",
+    "OperationAborted",
+    "OperationTimedOut",
+    // PyWPS.
+    "NotEnoughStorage",
+    // Google.
+    "UNKNOWN_ERROR",
+    "NullPointerException",
+    "SERVER_TIMEOUT",
+];
+
+const THROTTLED: &[&str] = &[
+    // PyWPS: answered with 400, before anything is started.
+    "ServerBusy",
+    "SlowDown",
+    "RequestLimitExceeded",
+    "Throttling",
+    "TooManyRequests",
+    "OVER_QUERY_LIMIT",
+    "RATE_LIMIT_EXCEEDED",
+    "RESOURCE_EXHAUSTED",
+    "rate_limited",
+    "BandwidthLimitExceeded",
+];
+
+/// OGC codes and their kin: the request is wrong (WMS 1.3.0 Annex E, OGC 06-121r9 table 27, 09-025r2 table 3, 14-065,
+/// 09-110r4, 12-006, 05-007r7), or cannot succeed until something else changes.
+const PERMANENT: &[&str] = &[
+    "InvalidFormat",
+    "InvalidCRS",
+    "InvalidSRS",
+    "LayerNotDefined",
+    "StyleNotDefined",
+    "LayerNotQueryable",
+    "InvalidPoint",
+    "CurrentUpdateSequence",
+    "InvalidUpdateSequence",
+    "MissingDimensionValue",
+    "InvalidDimensionValue",
+    "OperationNotSupported",
+    "OptionNotSupported",
+    "VersionNegotiationFailed",
+    "CannotLockAllFeatures",
+    "DuplicateStoredQueryIdValue",
+    "DuplicateStoredQueryParameterName",
+    "FeaturesNotLocked",
+    "LockHasExpired",
+    "OperationParsingFailed",
+    "OperationProcessingFailed",
+    "ResponseCacheExpired",
+    "TileOutOfRange",
+    "PointIJOutOfRange",
+    "CoverageNotDefined",
+    "emptyCoverageIdList",
+    "ExtentError",
+    "SizeExceeded",
+    "FileSizeExceeded",
+    "StorageNotSupported",
+    "TooManyInputs",
+    "TooManyOutputs",
+    "WrongInputData",
+    "DataNotAccessible",
+    "InvalidRequest",
+    "ResponseExceedsSizeLimit",
+    "InvalidPropertyOfferingCombination",
+    "RequestNotWellFormed",
+    "Service configuration error",
+    "FAILED",
+    "PARTIAL",
+    "result-not-available",
+    "AccessDenied",
+    "REQUEST_DENIED",
+    "INVALID_REQUEST",
+    "OVER_DAILY_LIMIT",
+    "StorageQuotaExceeded",
+    "PaymentRequired",
+    "TokenInvalid",
+    "AuthenticationRequired",
+    "ResultLinkExpired",
+    "FeatureUnsupported",
+    "ConfigError",
+    "Client",
+    "Sender",
+    "VersionMismatch",
+    "MustUnderstand",
+    "QuotaNotFound",
+];
+
+/// A limit on how many requests are answered.
+const LIMITS: &[&str] = &[
+    "too many requests",
+    "too many concurrent",
+    "rate limit",
+    "rate-limit",
+    "ratelimit",
+    "rate_limit",
+    "over qps",
+    "queries per second",
+    "requests per second",
+    "request rate",
+    "request limit",
+    "requests limit",
+    "request quota",
+    "quota exceeded",
+    "exceeded your quota",
+    "exceeded the quota",
+    "quota has been",
+    "over quota",
+    "hourly limit",
+    "daily limit",
+    "weekly limit",
+    "usage limit",
+    "limit of credits",
+    "throttl",
+    "slow down",
+    "maximum number of processes",
+    "maximum number of parallel",
+    "error code: 1015",
+    "account limit",
+    "concurrent request",
+    "you have been blocked for exceeding",
+];
+
+/// Codes that servers give to failures of their own as well.
+const MISUSED: &[&str] = &[
+    "MissingParameterValue",
+    "InvalidParameterValue",
+    "OperationProcessingFailed",
+    "InvalidRequest",
+];
+
+/// What no mistake of the client explains.
+const SOURCE_GONE: &[&str] = &[
+    "(): unable to access file",
+    "open failed for",
+    "connection refused",
+    "connection reset",
+    "could not connect to",
+    "unable to connect to",
+    "database connection",
+    "connection pool",
+    "connection timed out",
+    "statement timeout",
+    "read timed out",
+    "out of memory",
+    "outofmemoryerror",
+    "no space left on device",
+];
+
+/// The server's own file, named by the request.
+const MAP_FILE: &[&str] = &["msloadmap", "mscgiloadmap", "parsing error near"];
+
+/// What a server says when it, its source or its store is down, slow or full.
+const OUTAGES: &[&str] = &[
+    "timed out",
+    "time-out occurred",
+    "timeout occurred",
+    "timeout exceeded",
+    "timeout expired",
+    "timeout waiting",
+    "statement timeout",
+    "gateway time",
+    "lock timeout",
+    "query timeout",
+    "read timeout",
+    "request timeout",
+    "connection timeout",
+    "connect timeout",
+    "sockettimeout",
+    "maximum allowed time",
+    "maximum time allowed",
+    "maximum execution time",
+    "maximum rendering time",
+    "max rendering time",
+    "rendering time",
+    "took too long",
+    "deadline exceeded",
+    "deadlock",
+    "deadlocked",
+    "out of memory",
+    "outofmemory",
+    "outofmemoryerror",
+    "heap space",
+    "gc overhead",
+    "not enough memory",
+    "insufficient memory",
+    "memory exhausted",
+    "cannot allocate memory",
+    "could not allocate",
+    "unable to allocate",
+    "memory allocation",
+    "bad_alloc",
+    "memory limit",
+    "requested too much memory",
+    "too much memory",
+    "connection refused",
+    "connection reset",
+    "connection closed",
+    "connection lost",
+    "connection was lost",
+    "connection failed",
+    "connection error",
+    "connection to server",
+    "connection to the",
+    "connection pool",
+    "connection has been closed",
+    "connection terminated",
+    "connection aborted",
+    "connection exception",
+    "connectexception",
+    "connection is closed",
+    "lost connection",
+    "connect to database",
+    "connect to the database",
+    "connect to server",
+    "could not connect",
+    "couldn't connect",
+    "cannot connect",
+    "can't connect",
+    "unable to connect",
+    "failed to connect",
+    "cannot get a connection",
+    "could not get a connection",
+    "unable to obtain connection",
+    "pool exhausted",
+    "pool error",
+    "too many clients",
+    "too many connections",
+    "too many open files",
+    "remaining connection slots",
+    "server closed the connection",
+    "terminating connection",
+    "database is locked",
+    "database system is",
+    "database error",
+    "database unavailable",
+    "broken pipe",
+    "no route to host",
+    "host is unreachable",
+    "network is unreachable",
+    "name or service not known",
+    "no response from",
+    "no space left",
+    "disk full",
+    "disk i/o error",
+    "input/output error",
+    "i/o error",
+    "temporarily",
+    "temporary failure",
+    "service unavailable",
+    "server unavailable",
+    "currently unavailable",
+    "is unavailable",
+    "backend unavailable",
+    "not available at the moment",
+    "unavailable due to",
+    "under maintenance",
+    "undergoing maintenance",
+    "scheduled maintenance",
+    "down for maintenance",
+    "maintenance mode",
+    "try again",
+    "try later",
+    "retry later",
+    "overload",
+    "is busy",
+    "too busy",
+    "server busy",
+    "all backends",
+    "bad gateway",
+    "upstream connect",
+    "upstream request",
+    "upstream server",
+    "upstream gone",
+    "upstream error",
+    "proxy error",
+    "shutting down",
+    "starting up",
+    "is starting",
+    "is not started",
+    "not yet started",
+    "service is not running",
+    "service not started",
+    "could not access any server machines",
+    "worker pool",
+    "dispatcher",
+    "turned off",
+    "unable to access file",
+    "open failed for",
+    "failed to draw layer",
+    "failed to draw raster",
+    "unable to open",
+    "could not open",
+    "failed to open",
+    "could not get any sources",
+    "no image returned from source",
+    "could not read from",
+    "wms connection",
+    "query execution error",
+    "error executing query",
+    "could not be reached",
+    "unable to reach",
+    "cannot serve request",
+    "oops",
+];
+
+/// Words that hint at trouble of the server where nothing speaks for a mistake of the client.
+const TROUBLE: &[&str] = &[
+    "timeout",
+    "time out",
+    "time-out",
+    "out of service",
+    "maintenance",
+    "memory",
+    "connection",
+    "unavailable",
+    "overload",
+    "no such file or directory",
+    "ioexception",
+    "socketexception",
+    "sqlexception",
+    "psqlexception",
+    "error occurred while reading",
+    "layer(s) not valid",
+    "bad layer",
+    "failed to read",
+    "unable to read",
+    "read error",
+    "internal server error",
+    "server encountered an internal error",
+    "has gone wrong",
+    "went wrong",
+    "performing query operation",
+    "upstream",
+    "backend",
+    "database",
+    "not ready",
+    "not responding",
+];
+
+/// Words that speak for a mistake in the request.
+const MISTAKES: &[&str] = &[
+    "invalid",
+    "missing",
+    "not set",
+    "unknown",
+    "not defined",
+    "undefined",
+    "does not exist",
+    "doesn't exist",
+    "not found",
+    "not supported",
+    "unsupported",
+    "must be",
+    "must have",
+    "must contain",
+    "illegal",
+    "malformed",
+    "not allowed",
+    "not a valid",
+    "access denied",
+    "forbidden",
+    "unauthorized",
+    "not authorized",
+    "unable to parse",
+    "parse error",
+    "parsing error",
+    "syntax error",
+    "could not find",
+    "cannot find",
+    "no such",
+    "cannot be parsed",
+    "could not parse",
+    "request is empty",
+    "not enabled",
+    "disabled",
+    "out of range",
+    "not available for",
+    "not recognized",
+    "unrecognized",
+    "wrong",
+    "please provide",
+    "required",
+    "static error",
+    "no query information",
+    "unable to geocode",
+    "out of bounds",
+    "outside",
+    "unexpected",
+    "mandatory",
+    "not specified",
+    "should be",
+    "not queryable",
+    "no valid",
+    "bad request",
+    "permission denied",
+    "not permitted",
+    "too large",
+    "exceeds",
+    "expected",
+    "cannot parse",
+    "mismatch",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_code_beats_the_status() {
+        let judge = |code, status| {
+            disposition(Some(code), "", StatusCode::from_u16(status).unwrap(), false)
+        };
+        assert_eq!(judge("LayerNotDefined", 500), Permanent);
+        assert_eq!(judge("ServerBusy", 400), Throttled);
+        assert_eq!(judge("DatabaseError", 424), Transient);
+        assert_eq!(
+            judge(
+                "http://www.opengis.net/def/exceptions/ogcapi-processes-1/1.0/result-not-ready",
+                404
+            ),
+            Transient
+        );
+    }
+
+    #[test]
+    fn a_delay_is_read_where_the_words_advise_one() {
+        for (text, seconds) in [
+            ("Rate limit is exceeded. Try again in 53 seconds.", Some(53)),
+            (
+                "Slot available after: 2026-03-14T09:30:00Z, in 7 seconds.",
+                Some(7),
+            ),
+            ("Please retry after 2 minutes", Some(120)),
+            (
+                "Query timed out in \"query\" at line 3 after 26 seconds.",
+                None,
+            ),
+            ("try again in 0 seconds", None),
+            ("try again in 99999999999999999999 seconds", None),
+        ] {
+            assert_eq!(delay_in(text), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_code_the_text_decides() {
+        let judge =
+            |text, status| disposition(None, text, StatusCode::from_u16(status).unwrap(), false);
+        assert_eq!(
+            judge(
+                "java.io.IOException: canceling statement due to statement timeout",
+                200
+            ),
+            Transient
+        );
+        assert_eq!(
+            judge(
+                "msShapefileOpen(): Unable to access file. (/srv/a.shp)",
+                200
+            ),
+            Transient
+        );
+        assert_eq!(
+            judge("msLoadMap(): Unable to access file. (/srv/a.map)", 200),
+            Permanent
+        );
+        assert_eq!(judge("All backends (1) failed", 400), Transient);
+        assert_eq!(judge("rendering style refers to a symbol", 200), Ambiguous);
+        assert_eq!(judge("Developer Over Qps", 403), Throttled);
+        assert_eq!(judge("Request blocked. Try again later", 403), Permanent);
+    }
+}

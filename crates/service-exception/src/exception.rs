@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
 /// What a failure means for a repeat of the same request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,9 +22,15 @@ pub struct ServiceException {
     pub(crate) locator: Option<Box<str>>,
     pub(crate) message: Box<str>,
     pub(crate) disposition: Disposition,
+    pub(crate) credentials: bool,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) retry_at: Option<SystemTime>,
 }
 
 impl ServiceException {
+    /// Characters a message has at most.
+    pub const LONGEST_MESSAGE: usize = 400;
+
     /// The family of the answer's form, such as `ogc-xml`.
     pub fn dialect(&self) -> &'static str {
         self.dialect
@@ -39,7 +46,7 @@ impl ServiceException {
         self.locator.as_deref()
     }
 
-    /// The server's words, at most 400 characters, without control characters.
+    /// The server's words, at most 400 characters, without control characters and without the values of credentials.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -48,15 +55,35 @@ impl ServiceException {
     pub fn disposition(&self) -> Disposition {
         self.disposition
     }
+
+    /// Whether the server wants other credentials, such as a new token (ArcGIS 498 and 499, openEO `TokenInvalid`).
+    ///
+    /// The request fails as it is, so its [`Disposition`] is permanent; a layer that can authenticate anew may send it again.
+    pub fn wants_credentials(&self) -> bool {
+        self.credentials
+    }
+
+    /// How long the body asks to wait; what the headers ask is not read here.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Until when the body asks to wait.
+    pub fn retry_at(&self) -> Option<SystemTime> {
+        self.retry_at
+    }
 }
 
 impl fmt::Display for ServiceException {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "service exception")?;
+        f.write_str("service exception")?;
         if let Some(code) = &self.code {
             write!(f, " {code}")?;
         }
-        write!(f, ": {}", self.message)
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
     }
 }
 

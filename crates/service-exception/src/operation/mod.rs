@@ -1,6 +1,14 @@
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, IF_RANGE, RANGE};
 use http::{HeaderMap, Method, Uri};
+
+use crate::kvp::{self, Decoded, contains_ignore_case};
+
+mod names;
+mod path;
+mod xml_body;
 
 /// The protocol a request speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,6 +16,38 @@ use http::{HeaderMap, Method, Uri};
 pub enum Protocol {
     /// Web Map Service.
     Wms,
+    /// Web Map Tile Service.
+    Wmts,
+    /// Tile Map Service.
+    Tms,
+    /// Web Feature Service.
+    Wfs,
+    /// Web Coverage Service.
+    Wcs,
+    /// Web Processing Service.
+    Wps,
+    /// Catalogue Service for the Web.
+    Csw,
+    /// Sensor Observation Service.
+    Sos,
+    /// Sensor Planning Service.
+    Sps,
+    /// OGC SensorThings API.
+    SensorThings,
+    /// OGC API: Features, Tiles, Maps, Coverages, Records, Processes, EDR and their kin.
+    OgcApi,
+    /// SpatioTemporal Asset Catalog API.
+    Stac,
+    /// openEO API.
+    OpenEo,
+    /// ArcGIS REST services.
+    ArcGis,
+    /// Overpass API.
+    Overpass,
+    /// A geocoder: Nominatim, Pelias, Google, Bing and their kin.
+    Geocoder,
+    /// Tiles by path, `{z}/{x}/{y}`.
+    Tiles,
     /// None that is known here.
     Unknown,
 }
@@ -16,30 +56,141 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expected {
+    /// A raster image.
+    Image,
+    /// A vector tile, which may be empty.
+    VectorTile,
+    /// XML, GML and KML among it.
+    Xml,
+    /// JSON.
+    Json,
+    /// A page for people.
+    Html,
+    /// Text such as CSV.
+    Text,
+    /// Other data, such as an archive.
+    Binary,
     /// Nothing is known of it.
     Unknown,
 }
 
 /// What a request asks for: protocol, name, whether it is safe to repeat, and the content a good answer holds.
+///
+/// ```
+/// use http::{HeaderMap, Method, Uri};
+/// use service_exception::{Operation, Protocol};
+///
+/// let uri = Uri::from_static("/ows?SERVICE=WPS&Request=execute&identifier=buffer");
+/// let operation = Operation::of(&Method::GET, &uri, &HeaderMap::new(), None);
+/// assert_eq!((operation.protocol(), operation.name()), (Protocol::Wps, "Execute"));
+/// assert!(!operation.is_safe_to_repeat()); // it starts a process, whatever the method says
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     protocol: Protocol,
+    name: Cow<'static, str>,
     expected: Expected,
     safe: bool,
+    format: bool,
 }
 
 impl Operation {
     /// Reads the operation from a request, and from the head of its body where that is at hand.
-    pub fn of(
-        method: &Method,
-        _uri: &Uri,
-        _headers: &HeaderMap,
-        _body_head: Option<&[u8]>,
-    ) -> Self {
+    ///
+    /// The name stands in the query or form (in any case, percent-encoded or not; where it stands twice, the unsafe
+    /// one counts), in the body's XML root, in a SOAP body or `SOAPAction`, or in the path. A POST that is not known is
+    /// not safe to repeat; a GET that makes the server act (`Execute`, `Harvest`, `GetFeatureWithLock`) is not either.
+    pub fn of(method: &Method, uri: &Uri, headers: &HeaderMap, body_head: Option<&[u8]>) -> Self {
+        let mut parameters = Parameters::default();
+        parameters.read(uri.query().unwrap_or_default().as_bytes());
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .map_or(&[][..], HeaderValue::as_bytes);
+        let mut body = xml_body::Body::default();
+        if let Some(head) = body_head {
+            let start = head
+                .iter()
+                .take_while(|byte| byte.is_ascii_whitespace())
+                .count();
+            if head[start..]
+                .first()
+                .is_some_and(|&byte| matches!(byte, b'<' | 0xEF | 0xFE | 0xFF | 0))
+            {
+                body = xml_body::read(head);
+            } else if contains_ignore_case(content_type, "x-www-form-urlencoded")
+                || content_type.is_empty()
+            {
+                parameters.read(head);
+            }
+        }
+        if body.name.is_none() {
+            body.name = soap_action(headers, content_type);
+        }
+
+        let path = path::read(method, uri.path(), &parameters);
+        let action = parameters.request.or(body.name).or(path.action);
+        let protocol = [
+            parameters.service,
+            body.protocol,
+            action.and_then(|known| known.protocol),
+            path.protocol,
+        ]
+        .into_iter()
+        .flatten()
+        .next()
+        .or_else(|| parameters.wmtver.then_some(Protocol::Wms))
+        .or_else(|| {
+            let is_named = parameters.request.is_some() || parameters.unknown_request.is_some();
+            if is_named {
+                parameters.by_format()
+            } else {
+                None
+            }
+        })
+        .unwrap_or(Protocol::Unknown);
+
+        let acts = parameters.unsafe_request
+            || path.acts
+            || body.name.is_some_and(|name| !name.safe)
+            || parameters.store && protocol == Protocol::Wcs;
+        let reads = if method == Method::POST {
+            let by_body = body.name.is_some_and(|name| name.safe);
+            let by_form = parameters.request.is_some_and(|name| name.safe)
+                && (matches!(protocol, Protocol::Wms | Protocol::Wmts | Protocol::Tms)
+                    || body_head.is_some() && body.root_was_read_or_absent());
+            (by_body || by_form || path.reads) && parameters.unknown_request.is_none()
+        } else {
+            method.is_safe()
+                && !parameters
+                    .unknown_request
+                    .is_some_and(names::sounds_like_a_change)
+        };
+
+        let name = match action {
+            Some(known) => Cow::Borrowed(known.name),
+            None => match parameters.unknown_request.or(body.unknown_name) {
+                Some(raw) => {
+                    let mut small = [0; 64];
+                    Cow::Owned(
+                        String::from_utf8_lossy(Decoded(raw).copy_into(&mut small)).into_owned(),
+                    )
+                }
+                None => Cow::Borrowed(""),
+            },
+        };
+        let expected = expected(protocol, action, &parameters, &path, headers, method);
+        let format = parameters
+            .format
+            .or(parameters.output_format)
+            .or(parameters.f)
+            .or(parameters.info_format)
+            .is_some();
         Self {
-            protocol: Protocol::Unknown,
-            expected: Expected::Unknown,
-            safe: method.is_safe(),
+            protocol,
+            name,
+            expected,
+            safe: reads && !acts,
+            format,
         }
     }
 
@@ -50,7 +201,7 @@ impl Operation {
 
     /// The operation's name as the protocol spells it, such as `GetMap`; empty where unknown.
     pub fn name(&self) -> &str {
-        ""
+        &self.name
     }
 
     /// Whether sending the request twice has the effect of sending it once.
@@ -61,6 +212,11 @@ impl Operation {
     /// Whether the request is known to speak a geospatial protocol.
     pub fn is_geospatial(&self) -> bool {
         self.protocol != Protocol::Unknown
+    }
+
+    /// Whether the request names a format, known here or not.
+    pub(crate) fn takes_a_format(&self) -> bool {
+        self.format
     }
 
     /// The content a good answer holds.
@@ -74,17 +230,23 @@ impl Operation {
 pub struct Asked {
     method: Method,
     uri: Uri,
-    headers: HeaderMap,
+    accept: Option<HeaderValue>,
+    range: Option<HeaderValue>,
     operation: OnceCell<Operation>,
 }
 
 impl Asked {
-    /// Keeps what is needed of a request: the method, the URI (a reference count) and `Accept`.
+    /// Keeps what is needed of a request: the method, the URI (a reference count), `Accept` and `Range`.
     pub fn new(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        // With If-Range, the whole representation is a right answer (RFC 9110 §13.1.5).
+        let range = headers
+            .get(RANGE)
+            .filter(|_| !headers.contains_key(IF_RANGE));
         Self {
             method: method.clone(),
             uri: uri.clone(),
-            headers: headers.clone(),
+            accept: headers.get(ACCEPT).cloned(),
+            range: range.cloned(),
             operation: OnceCell::new(),
         }
     }
@@ -102,9 +264,237 @@ impl Asked {
         &self.method
     }
 
+    /// The URI.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
     /// The operation, read at the first call.
     pub fn operation(&self) -> &Operation {
-        self.operation
-            .get_or_init(|| Operation::of(&self.method, &self.uri, &self.headers, None))
+        self.operation.get_or_init(|| {
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = &self.accept {
+                headers.insert(ACCEPT, accept.clone());
+            }
+            Operation::of(&self.method, &self.uri, &headers, None)
+        })
+    }
+
+    /// The byte range that was asked for, where the answer has to keep to it.
+    pub fn range(&self) -> Option<&HeaderValue> {
+        self.range.as_ref()
     }
 }
+
+/// What a query or form names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parameters<'a> {
+    service: Option<Protocol>,
+    request: Option<names::Name>,
+    unsafe_request: bool,
+    unknown_request: Option<&'a [u8]>,
+    wmtver: bool,
+    store: bool,
+    format: Option<Decoded<'a>>,
+    info_format: Option<Decoded<'a>>,
+    output_format: Option<Decoded<'a>>,
+    f: Option<Decoded<'a>>,
+    data: Option<Decoded<'a>>,
+    question: bool,
+}
+
+impl<'a> Parameters<'a> {
+    fn read(&mut self, text: &'a [u8]) {
+        for pair in kvp::pairs(text) {
+            let value = pair.value();
+            if pair.is_named("service") {
+                self.service = self.service.or_else(|| names::service(value));
+            } else if pair.is_named("request") {
+                match names::by_decoded(value) {
+                    Some(name) => {
+                        self.unsafe_request |= !name.safe;
+                        // Servers differ in which of two counts; the one that acts has to be feared.
+                        if self
+                            .request
+                            .is_none_or(|earlier| earlier.safe && !name.safe)
+                        {
+                            self.request = Some(name);
+                        }
+                    }
+                    None if !value.0.is_empty() => {
+                        self.unknown_request = Some(value.0);
+                        self.unsafe_request |= names::sounds_like_a_change(value.0);
+                    }
+                    None => {}
+                }
+            } else if pair.is_named("wmtver") {
+                self.wmtver = true;
+            } else if pair.is_named("store") {
+                self.store |= value.eq_ignore_case("true");
+            } else if pair.is_named("format") {
+                self.format = Some(value);
+            } else if pair.is_named("info_format") || pair.is_named("infoformat") {
+                self.info_format = Some(value);
+            } else if pair.is_named("outputformat") {
+                self.output_format = Some(value);
+            } else if pair.is_named("f") {
+                self.f = Some(value);
+            } else if pair.is_named("data") {
+                self.data = Some(value);
+            } else if pair.is_named("q")
+                || pair.is_named("lat")
+                || pair.is_named("osm_ids")
+                || pair.is_named("address")
+            {
+                self.question = true;
+            }
+        }
+    }
+
+    /// `REQUEST` without `SERVICE`: WMS 1.0.0 had none.
+    fn by_format(&self) -> Option<Protocol> {
+        self.format
+            .filter(|format| {
+                format.contains_ignore_case("image") || format.contains_ignore_case("png")
+            })
+            .map(|_| Protocol::Wms)
+    }
+}
+
+/// SOAP 1.1 §6.1.1 `SOAPAction`, SOAP 1.2 part 2 §6.5.3 `action`.
+fn soap_action(headers: &HeaderMap, content_type: &[u8]) -> Option<names::Name> {
+    let header = headers.get("soapaction").map(HeaderValue::as_bytes);
+    let parameter = kvp::find_ignore_case(content_type, "action=")
+        .map(|at| &content_type[at + "action=".len()..]);
+    let action = header.or(parameter)?;
+    let action = action.split(|&byte| byte == b';').next()?;
+    let word = action.trim_ascii().trim_ascii_end();
+    let word = word.strip_prefix(b"\"").unwrap_or(word);
+    let word = word.strip_suffix(b"\"").unwrap_or(word);
+    names::by_decoded(Decoded(
+        word.rsplit(|byte| matches!(byte, b'/' | b'#' | b':'))
+            .next()?,
+    ))
+}
+
+fn expected(
+    protocol: Protocol,
+    action: Option<names::Name>,
+    parameters: &Parameters<'_>,
+    path: &path::Read,
+    headers: &HeaderMap,
+    method: &Method,
+) -> Expected {
+    if *method == Method::HEAD {
+        return Expected::Unknown;
+    }
+    let name = action.map_or("", |action| action.name);
+    let by =
+        |format: Option<Decoded<'_>>| format.filter(|format| !format.0.is_empty()).map(by_format);
+    let accept = || {
+        headers
+            .get(ACCEPT)
+            .map_or(Expected::Unknown, |accept| by_accept(accept.as_bytes()))
+    };
+    match protocol {
+        Protocol::Wms | Protocol::Wmts | Protocol::Tms => match name {
+            "GetMap" | "GetTile" | "GetLegendGraphic" => by(parameters.format)
+                .or(path.expected)
+                .unwrap_or(Expected::Image),
+            "GetFeatureInfo" => by(parameters.info_format).unwrap_or(Expected::Unknown),
+            "GetCapabilities" => by(parameters.format)
+                .filter(|kind| *kind != Expected::Image)
+                .unwrap_or(Expected::Xml),
+            "DescribeLayer" | "GetStyles" => by(parameters.output_format).unwrap_or(Expected::Xml),
+            _ => path.expected.unwrap_or(Expected::Unknown),
+        },
+        Protocol::Wcs if name == "GetCoverage" => {
+            by(parameters.format).unwrap_or(Expected::Unknown)
+        }
+        Protocol::Wps if name == "Execute" => Expected::Unknown,
+        Protocol::Wfs
+        | Protocol::Wcs
+        | Protocol::Wps
+        | Protocol::Csw
+        | Protocol::Sos
+        | Protocol::Sps => by(parameters.output_format).unwrap_or(if *method == Method::POST {
+            Expected::Unknown
+        } else {
+            Expected::Xml
+        }),
+        Protocol::ArcGis => by(parameters.f).or(path.expected).unwrap_or(Expected::Html),
+        Protocol::Overpass => {
+            let out = |form| {
+                parameters
+                    .data
+                    .is_some_and(|data| data.contains_ignore_case(form))
+            };
+            match () {
+                () if out("out:json") => Expected::Json,
+                () if out("out:csv") || out("out:custom") || out("out:popup") => Expected::Unknown,
+                () if parameters.data.is_some() => Expected::Xml,
+                () => Expected::Unknown,
+            }
+        }
+        _ => by(parameters.f)
+            .or_else(|| by(parameters.format))
+            .or_else(|| by(parameters.output_format))
+            .filter(|kind| *kind != Expected::Unknown)
+            .or(path.expected)
+            .or_else(|| Some(accept()).filter(|kind| *kind != Expected::Unknown))
+            .or(path.fallback)
+            .unwrap_or(Expected::Unknown),
+    }
+}
+
+/// A format parameter: a media type or a server's short name.
+fn by_format(format: Decoded<'_>) -> Expected {
+    let mut small = [0; 96];
+    let format = format.copy_into(&mut small);
+    let has = |word| contains_ignore_case(format, word);
+    match () {
+        () if has("svg") || has("kml") || has("gml") => Expected::Xml,
+        () if has("kmz")
+            || has("zip")
+            || has("shape")
+            || has("gpkg")
+            || has("geopackage")
+            || has("netcdf") =>
+        {
+            Expected::Binary
+        }
+        () if has("json") || has("utfgrid") => Expected::Json,
+        () if has("html") => Expected::Html,
+        () if has("vector-tile") || has("mvt") || has("pbf") => Expected::VectorTile,
+        () if has("text/plain") || has("csv") || has("text/javascript") => Expected::Text,
+        () if has("xml") => Expected::Xml,
+        () if has("image")
+            || has("png")
+            || has("jpeg")
+            || has("jpg")
+            || has("tif")
+            || has("gif")
+            || has("webp") =>
+        {
+            Expected::Image
+        }
+        () => Expected::Unknown,
+    }
+}
+
+/// An `Accept` header: HTML where it is named at all, else the first type that is known.
+fn by_accept(accept: &[u8]) -> Expected {
+    if contains_ignore_case(accept, "text/html")
+        || contains_ignore_case(accept, "application/xhtml")
+    {
+        return Expected::Html;
+    }
+    accept
+        .split(|&byte| byte == b',')
+        .map(|media| by_format(Decoded(media)))
+        .find(|kind| *kind != Expected::Unknown)
+        .unwrap_or(Expected::Unknown)
+}
+
+#[cfg(test)]
+mod tests;
