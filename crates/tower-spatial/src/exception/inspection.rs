@@ -74,6 +74,7 @@ where
         && let Some(data) = frame.data_ref()
         && Recognizer::is_plainly_binary(data.chunk())
         && !may_be_encoded(data.chunk())
+        && asked.range().is_none()
     {
         return Step::Done(Ok(hand_on_first(response, first)));
     }
@@ -207,6 +208,10 @@ where
                     (self.recognizer.finish(false), true)
                 }
                 Poll::Ready(None) => (self.recognizer.finish(true), true),
+                // A document that began well is not held up for what may come in its middle.
+                Poll::Pending if self.recognizer.looks_good() => {
+                    (self.recognizer.finish(false), false)
+                }
                 Poll::Pending => {
                     let max_wait = self.settings.max_wait;
                     ready!(
