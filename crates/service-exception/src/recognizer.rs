@@ -192,7 +192,6 @@ impl Recognizer {
         let cut = bytes.len() > room;
         let bytes = &bytes[..bytes.len().min(room)];
         self.taken += bytes.len();
-        let full = self.taken == self.limit;
         if self.head.is_empty() && self.decoder.is_none() {
             match text::utf16(bytes) {
                 Some(encoding) => self.begin_transcoding(encoding, bytes, last && !cut),
@@ -200,12 +199,12 @@ impl Recognizer {
                     let step = self.stage.scan(bytes, self.context());
                     return match step {
                         Step::More if last && !cut => self.conclude(bytes, true),
-                        Step::More if full => self.conclude(bytes, false),
+                        Step::More if self.is_full() => self.conclude(bytes, false),
                         Step::More => {
                             self.head.extend_from_slice(bytes);
                             Finding::Undecided
                         }
-                        step => self.settle(step, bytes, last && !cut),
+                        step => self.settle(step, bytes, false),
                     };
                 }
             }
@@ -222,13 +221,17 @@ impl Recognizer {
         let head = mem::take(&mut self.head);
         match self.stage.scan(&head, self.context()) {
             Step::More if last && !cut => self.conclude(&head, true),
-            Step::More if full => self.conclude(&head, false),
+            Step::More if self.is_full() => self.conclude(&head, false),
             Step::More => {
                 self.head = head;
                 Finding::Undecided
             }
-            step => self.settle(step, &head, last && !cut),
+            step => self.settle(step, &head, false),
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken == self.limit
     }
 
     fn begin_transcoding(&mut self, encoding: &'static Encoding, bytes: &[u8], last: bool) {
@@ -260,6 +263,14 @@ impl Recognizer {
             self.decoder = None;
         }
         self.head.extend_from_slice(text.as_bytes());
+        // The limit holds for what is inspected, which may be longer than what was taken.
+        if self.head.len() > self.limit {
+            let boundary = (0..=self.limit)
+                .rev()
+                .find(|&at| !matches!(self.head[at], 0x80..=0xBF));
+            self.head.truncate(boundary.unwrap_or(0));
+            self.taken = self.limit;
+        }
     }
 
     fn context(&self) -> Context {
@@ -285,6 +296,7 @@ impl Recognizer {
     fn settle(&mut self, step: Step, head: &[u8], ended: bool) -> Finding {
         let judged = match step {
             Step::Clean | Step::More => None,
+            Step::Closed(end) => self.judge(&head[..end], true),
             Step::Judge => self.judge(head, ended),
             Step::Ask => match self.asked.operation().expected() {
                 Expected::Image | Expected::VectorTile => self.judge(head, ended),
@@ -373,6 +385,8 @@ enum Step {
     Clean,
     /// The dialects have to be asked.
     Judge,
+    /// The document ends here, and the dialects have to be asked about it.
+    Closed(usize),
     /// Only where an image was asked for do the dialects have to be asked.
     Ask,
 }
@@ -474,11 +488,13 @@ impl Stage {
                     match scanner.next(head) {
                         None => return Step::More,
                         Some(Token::Start { empty: false, .. }) => *depth += 1,
-                        Some(Token::Start { .. }) if *depth == 0 => return Step::Judge,
+                        Some(Token::Start { .. }) if *depth == 0 => {
+                            return Step::Closed(scanner.position());
+                        }
                         Some(Token::End { .. }) => {
                             *depth = depth.saturating_sub(1);
                             if *depth == 0 {
-                                return Step::Judge;
+                                return Step::Closed(scanner.position());
                             }
                         }
                         Some(_) => {}
@@ -507,8 +523,8 @@ impl Stage {
                 }
                 Self::Html { searched } => {
                     let begin = searched.saturating_sub(b"</html".len());
-                    if find_ignore_case(&head[begin..], "</html").is_some() {
-                        return Step::Judge;
+                    if let Some(at) = find_ignore_case(&head[begin..], "</html") {
+                        return Step::Closed(begin + at);
                     }
                     *searched = head.len();
                     return Step::More;
@@ -558,6 +574,8 @@ impl Stage {
             Self::Json { suspect, .. } if *suspect || context.failed || context.own => Step::Judge,
             Self::Json { .. } => Step::Ask,
             Self::Text { .. } if binary => Step::Clean,
+            // Too little to tell words from data.
+            Self::Text { .. } if !ended && head.len() < 16 && !context.failed => Step::Clean,
             Self::Text { .. } => Step::Judge,
         }
     }
@@ -622,17 +640,10 @@ fn scan_json(
                     return Step::Clean;
                 }
             }
-            json::Event::Closed => {
-                return if *suspect || careful {
-                    Step::Judge
-                } else {
-                    Step::Ask
-                };
-            }
-            json::Event::Broken => {
-                *broken = true;
-                return if careful { Step::Judge } else { Step::Ask };
-            }
+            json::Event::Closed if *suspect || careful => return Step::Closed(scanner.position()),
+            json::Event::Closed => return Step::Ask,
+            // What it is instead shows when all of it is there.
+            json::Event::Broken => *broken = true,
         }
     }
 }

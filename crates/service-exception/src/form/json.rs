@@ -59,6 +59,11 @@ impl Scanner {
         self.array
     }
 
+    /// How far it has read.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Option<Event> {
         loop {
             match self.state {

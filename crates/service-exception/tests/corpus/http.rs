@@ -99,7 +99,9 @@ fn dechunk(mut rest: &[u8]) -> (Vec<u8>, bool) {
             Some(0) => return (body, !rest.starts_with(b"\r\n")),
             Some(size) if size <= rest.len() => {
                 body.extend_from_slice(&rest[..size]);
-                rest = rest[size..].strip_prefix(b"\r\n").unwrap_or_else(|| &rest[size..]);
+                rest = rest[size..]
+                    .strip_prefix(b"\r\n")
+                    .unwrap_or_else(|| &rest[size..]);
             }
             _ => {
                 body.extend_from_slice(rest);

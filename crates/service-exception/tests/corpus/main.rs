@@ -130,7 +130,7 @@ const BEYOND_THE_HEAD: &[&str] = &[
 
 #[test]
 fn the_first_2_kb_say_what_the_whole_says() {
-    for case in cases("modelled").into_iter().chain(cases("recorded")) {
+    for case in all_cases() {
         let Some(stored) = &case.stored else { continue };
         if BEYOND_THE_HEAD.contains(&case.file.as_str()) {
             continue;
@@ -326,4 +326,114 @@ fn fields(line: &str) -> Vec<String> {
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus")
+}
+
+#[test]
+fn the_finding_is_the_same_however_the_bytes_are_split() {
+    for case in all_cases() {
+        let Some(stored) = &case.stored else { continue };
+        for whole in [false, true] {
+            let body = &stored.body[..stored.body.len().min(if whole { 6000 } else { 3000 })];
+            let read = |sizes: &[usize]| {
+                let recognizer = case.recognizer(stored);
+                let mut recognizer = if whole {
+                    recognizer.whole_document()
+                } else {
+                    recognizer
+                };
+                let mut rest = body;
+                for size in sizes.iter().cycle() {
+                    if rest.is_empty() {
+                        break;
+                    }
+                    let (piece, after) = rest.split_at(rest.len().min(*size));
+                    rest = after;
+                    match recognizer.push(piece) {
+                        Finding::Undecided => {}
+                        finding => return finding,
+                    }
+                }
+                recognizer.finish(!stored.cut)
+            };
+            let at_once = read(&[usize::MAX]);
+            for sizes in [&[1][..], &[2], &[3, 1], &[7], &[64, 1], &[500], &[1, 2000]] {
+                assert_eq!(read(sizes), at_once, "{} in pieces of {sizes:?}", case.file);
+            }
+            let last = case.recognizer(stored);
+            let mut last = if whole { last.whole_document() } else { last };
+            if !stored.cut {
+                assert_eq!(
+                    last.push_last(body),
+                    at_once,
+                    "{} as the last piece",
+                    case.file
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_good_answer_stays_good_at_every_length() {
+    for case in all_cases() {
+        let Some(stored) = &case.stored else { continue };
+        if case.verdict != "ok" {
+            continue;
+        }
+        for end in 1..stored.body.len().min(2500) {
+            let mut recognizer = case.recognizer(stored);
+            let finding = match recognizer.push(&stored.body[..end]) {
+                Finding::Undecided => recognizer.finish(false),
+                finding => finding,
+            };
+            assert_eq!(finding, Finding::Clean, "{} cut at {end}", case.file);
+        }
+    }
+}
+
+#[test]
+fn blanks_comments_and_a_byte_order_mark_change_nothing() {
+    for case in all_cases() {
+        let Some(stored) = &case.stored else { continue };
+        let body = &stored.body;
+        let is_xml =
+            body.starts_with(b"<?xml") || body.starts_with(b"<") && !body.starts_with(b"<!");
+        let is_json = body.starts_with(b"{") || body.starts_with(b"[");
+        let kind = |body: &[u8]| {
+            let mut recognizer = case.recognizer(stored).with_limit(4096);
+            match recognizer.push_last(body) {
+                Finding::Exception(exception) => Some((
+                    exception.code().map(str::to_owned),
+                    exception.message().to_owned(),
+                    exception.disposition(),
+                )),
+                _ => None,
+            }
+        };
+        let body = &body[..body.len().min(3000)];
+        let plain = kind(body);
+        let leads: &[&[u8]] = match (is_xml, is_json) {
+            (true, _) => &[
+                b"\xEF\xBB\xBF",
+                b"\r\n\t ",
+                b"<!-- <ServiceExceptionReport> ' -->",
+                b"\xEF\xBB\xBF\n<?pi <ExceptionReport> ?>\n<!---->",
+            ],
+            (_, true) => &[b"\xEF\xBB\xBF", b"\r\n\t ", b"\xEF\xBB\xBF\n"],
+            _ => &[],
+        };
+        for lead in leads {
+            assert_eq!(
+                kind(&[lead, body].concat()),
+                plain,
+                "{} after {:?}",
+                case.file,
+                String::from_utf8_lossy(lead)
+            );
+        }
+    }
+}
+
+fn all_cases() -> impl Iterator<Item = Case> {
+    cases("modelled").into_iter().chain(cases("recorded"))
 }
