@@ -12,32 +12,29 @@ pub(super) struct Origin<'a> {
     pub(super) host: &'a str,
     /// 0 where neither the URI nor its scheme tells one.
     pub(super) port: u16,
+    /// Whether the host is written the way keys are.
+    pub(super) is_normal: bool,
 }
 
 impl<'a> Origin<'a> {
     /// `None` where the URI has no authority (origin form).
     pub(super) fn of(uri: &'a Uri) -> Option<Self> {
-        let authority = uri.authority()?.as_str();
-        let authority = match authority.rfind('@') {
-            Some(userinfo) => &authority[userinfo + 1..],
-            None => authority,
-        };
+        let mut authority = uri.authority()?.as_str();
+        // No early exit: this way it is a handful of vector instructions, and most authorities need no second look.
+        let is_normal = authority
+            .bytes()
+            .fold(true, |normal, byte| normal & !matches!(byte, b'@'..=b'['));
+        if !is_normal && let Some(userinfo) = authority.rfind('@') {
+            authority = &authority[userinfo + 1..];
+        }
         let (host, port) = split_port(authority);
         Some(Self {
             host: host.strip_suffix('.').unwrap_or(host),
             port: port
                 .and_then(|port| port.parse().ok())
                 .unwrap_or_else(|| default_port(uri)),
+            is_normal,
         })
-    }
-
-    /// Whether the host is written the way keys are.
-    pub(super) fn is_normal(&self) -> bool {
-        // No early exit: this way it is a handful of vector instructions.
-        let upper = self.host.bytes().fold(false, |upper, byte| {
-            upper | byte.is_ascii_uppercase() | (byte == b'[')
-        });
-        !upper
     }
 }
 
@@ -231,11 +228,10 @@ impl Pattern {
 pub(super) const LONGEST_HOST: usize = 253;
 
 fn split_port(authority: &str) -> (&str, Option<&str>) {
-    match authority.rfind([':', ']']) {
-        Some(at) if authority.as_bytes()[at] == b':' => {
-            (&authority[..at], Some(&authority[at + 1..]))
-        }
-        _ => (authority, None),
+    let before = authority.trim_end_matches(|c: char| c.is_ascii_digit());
+    match before.strip_suffix(':') {
+        Some(host) => (host, Some(&authority[before.len()..])),
+        None => (authority, None),
     }
 }
 
@@ -244,5 +240,166 @@ fn default_port(uri: &Uri) -> u16 {
         Some("https" | "wss") => 443,
         Some("http" | "ws") => 80,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{EndpointSettings, Endpoints};
+    use super::*;
+
+    fn name(endpoints: &Endpoints, uri: &str) -> String {
+        endpoints.find(&uri.parse().unwrap()).name().to_owned()
+    }
+
+    fn keys(uri: &str) -> String {
+        name(&Endpoints::default(), uri)
+    }
+
+    #[test]
+    fn a_key_is_the_lower_case_host_and_the_effective_port() {
+        for (uri, key) in [
+            ("http://WMS.Example", "wms.example:80"),
+            ("http://wms.example.:80/a", "wms.example:80"),
+            ("https://wms.example:/a", "wms.example:443"),
+            ("wss://wms.example", "wms.example:443"),
+            ("ftp://wms.example", "wms.example"),
+            ("http://user:p%40ss@wms.example:8080/", "wms.example:8080"),
+            ("wms.example:443", "wms.example:443"),
+            ("http://127.0.0.1", "127.0.0.1:80"),
+            ("http://[2001:DB8:0::1]/", "[2001:db8::1]:80"),
+            ("http://[2001:db8:0:0:0:0:0:1]:80/", "[2001:db8::1]:80"),
+        ] {
+            assert_eq!(keys(uri), key, "{uri}");
+        }
+    }
+
+    #[test]
+    fn requests_in_origin_form_share_a_key_whatever_their_host_header_says() {
+        let endpoints = Endpoints::default();
+        let one = endpoints.find(&Uri::from_static("/wms"));
+        let other = endpoints.find(&Uri::from_static("/wfs"));
+        assert!(Arc::ptr_eq(&one, &other));
+        assert_eq!(one.name(), "(no authority)");
+    }
+
+    #[test]
+    fn a_host_too_long_to_be_one_gets_no_state_of_its_own() {
+        let label = "a".repeat(63);
+        let longest = format!("{label}.{label}.{label}.{}", &label[..61]);
+        assert_eq!(keys(&format!("http://{longest}")), format!("{longest}:80"));
+        assert_eq!(keys(&format!("http://{longest}a")), "(overflow)");
+        assert_eq!(
+            keys(&format!("http://{}", "A".repeat(60_000))),
+            "(overflow)"
+        );
+    }
+
+    #[test]
+    fn the_most_specific_pattern_wins() {
+        let endpoint = |builder: crate::EndpointsBuilder, pattern: &str| {
+            builder.endpoint(pattern, [pattern], EndpointSettings::new())
+        };
+        let endpoints = [
+            "a.example",
+            "a.example:8080",
+            "a.example:8080/cadastre",
+            "A.Example/geoserver",
+            "a.example/geoserver/wms/",
+            "*.example",
+            "*.tiles.example",
+            "*.tiles.example/old",
+            "[2001:DB8::0:1]",
+        ]
+        .into_iter()
+        .fold(Endpoints::builder(), endpoint)
+        .build()
+        .unwrap();
+        for (uri, expected) in [
+            ("http://a.example/", "a.example"),
+            ("https://a.example/geoserver2", "a.example"),
+            ("http://a.example:8080/geoserver", "a.example:8080"),
+            ("http://a.example:8080/cadastre", "a.example:8080/cadastre"),
+            ("https://a.example/geoserver", "A.Example/geoserver"),
+            ("https://a.example/geoserver/wfs", "A.Example/geoserver"),
+            (
+                "http://a.EXAMPLE./geoserver/wms?x",
+                "a.example/geoserver/wms/",
+            ),
+            ("http://b.example", "*.example"),
+            ("http://c.b.example", "*.example"),
+            ("http://tiles.example", "*.example"),
+            ("http://1.a.tiles.example/older", "*.tiles.example"),
+            ("http://1.a.tiles.example/old/2", "*.tiles.example/old"),
+            ("http://example", "example:80"),
+            ("http://[2001:db8:0:0::1]", "[2001:DB8::0:1]"),
+        ] {
+            assert_eq!(name(&endpoints, uri), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_refused_with_what_was_expected() {
+        for (pattern, problem) in [
+            ("", "\"\" has no host"),
+            (":80", "\":80\" has no host"),
+            ("*.", "expected *.host"),
+            ("/wms", "\"/wms\" has no host"),
+            ("https://a.example", "has a scheme"),
+            ("a.example:0", "has no valid port, expected 1 to 65535"),
+            ("a.example:70000", "has no valid port"),
+            ("a*.example", "expected *.host"),
+            ("*", "expected *.host"),
+            ("a b.example", "characters that no host name has"),
+            ("münchen.example", "as punycode"),
+            ("a:b.example", "characters that no host name has"),
+            ("a.example/a b", "percent-encode"),
+        ] {
+            let error = Pattern::parse(pattern).unwrap_err();
+            assert!(error.contains(problem), "{pattern}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_a_pattern_reaches_no_error() {
+        for pattern in [
+            "user:hunter2@a.example",
+            "a.example/wms?key=hunter2",
+            "a.example#hunter2",
+        ] {
+            let error = Pattern::parse(pattern).unwrap_err();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    proptest! {
+        /// The fast way to a key against the URI's own accessors.
+        #[test]
+        fn every_key_is_what_the_uri_says(
+            userinfo in "([a-zA-Z0-9.:%]{1,8}@)?",
+            host in "[a-zA-Z0-9.-]{1,20}|\\[[0-9a-fA-F:]{1,20}\\]",
+            port in "(:[0-9]{0,6})?",
+            scheme in "http|https",
+        ) {
+            let Ok(uri) = format!("{scheme}://{userinfo}{host}{port}/").parse::<Uri>() else {
+                return Ok(());
+            };
+            let host = uri.host().unwrap().to_ascii_lowercase();
+            let host = host.strip_suffix('.').unwrap_or(&host);
+            let address = host.trim_matches(['[', ']']).parse::<Ipv6Addr>();
+            let host = address.map_or_else(|_| host.to_owned(), |address| format!("[{address}]"));
+            let port = uri.port_u16().unwrap_or(if scheme == "http" { 80 } else { 443 });
+            prop_assume!(port != 0);
+            prop_assert_eq!(keys(&uri.to_string()), format!("{host}:{port}"));
+        }
+
+        #[test]
+        fn no_pattern_panics(pattern in "\\PC{0,40}|[*.\\[\\]:/a0]{0,12}") {
+            if let Ok(pattern) = Pattern::parse(&pattern) {
+                prop_assert!(!pattern.host.is_empty());
+            }
+        }
     }
 }

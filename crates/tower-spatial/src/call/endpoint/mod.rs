@@ -100,10 +100,9 @@ impl Endpoint {
         &self.settings
     }
 
-    fn host(&self) -> &str {
-        self.name
-            .get(..usize::from(self.host_len))
-            .unwrap_or_default()
+    fn host(&self) -> &[u8] {
+        let name = self.name.as_bytes();
+        name.get(..usize::from(self.host_len)).unwrap_or(name)
     }
 
     fn port(&self) -> u16 {
@@ -111,7 +110,7 @@ impl Endpoint {
     }
 
     fn is(&self, host: &str, port: u16) -> bool {
-        self.port == port && self.host().as_bytes() == host.as_bytes()
+        self.port == port && self.host() == host.as_bytes()
     }
 
     fn mark_used(&self) {

@@ -270,11 +270,13 @@ impl Permits {
     }
 
     /// One permit for the first that waits.
+    #[inline]
     fn grant(&self, state: &mut State, limit: u16) -> Option<Waker> {
+        let queue = state.queue.as_mut()?;
         if state.in_flight >= u32::from(limit) {
             return None;
         }
-        let (place, waker) = state.queue.as_mut()?.waiting.pop_first()?;
+        let (place, waker) = queue.waiting.pop_first()?;
         let slot = self.take(state);
         state
             .queue
@@ -361,3 +363,312 @@ const OLD: u32 = 4;
 
 const NONE: u16 = u16::MAX;
 const FEW: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUARTER: Duration = Duration::from_secs(1);
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_freed_permit_wakes_the_first_in_line_and_nobody_else() {
+        let permits = Permits::new();
+        let held = permits.try_acquire(1).unwrap();
+        let wakes: Vec<Arc<Wakes>> = (0..3).map(|_| Arc::default()).collect();
+        let places: Vec<Place> = wakes
+            .iter()
+            .zip([1, 0, 0])
+            .map(|(wakes, class)| {
+                let waker = Waker::from(Arc::clone(wakes));
+                permits.enter(1, class, &waker).unwrap_err()
+            })
+            .collect();
+        let woken = || -> Vec<usize> {
+            wakes
+                .iter()
+                .map(|wakes| wakes.0.load(Ordering::Relaxed))
+                .collect()
+        };
+        let slot = |place| match permits.poll(place, Waker::noop()) {
+            Poll::Ready(slot) => slot,
+            Poll::Pending => panic!("no permit yet"),
+        };
+
+        permits.release(held, 1).unwrap().wake();
+        assert_eq!(woken(), [0, 1, 0]);
+        permits.release(slot(places[1]), 1).unwrap().wake();
+        assert_eq!(woken(), [0, 1, 1]);
+        // Leaving with the permit at hand passes it on.
+        permits.leave(places[2], 1).unwrap().wake();
+        assert_eq!(woken(), [1, 1, 1]);
+        assert!(permits.release(slot(places[0]), 1).is_none());
+        assert_eq!(permits.counts(), Counts::default());
+    }
+
+    #[test]
+    fn a_limit_that_has_changed_is_kept_to_and_nobody_overtakes_the_queue() {
+        let permits = Permits::new();
+        let held = permits.try_acquire(2).unwrap();
+        let held_too = permits.try_acquire(2).unwrap();
+        let place = permits.enter(2, 0, Waker::noop()).unwrap_err();
+        assert!(permits.release(held, 1).is_none(), "over the new limit");
+        assert!(permits.try_acquire(9).is_none(), "overtook the queue");
+        let last = permits.enter(9, 0, Waker::noop()).unwrap_err();
+        assert!(permits.release(held_too, 1).is_some());
+        assert!(permits.poll(last, Waker::noop()).is_pending());
+        assert!(permits.poll(place, Waker::noop()).is_ready());
+    }
+
+    #[test]
+    fn ten_thousand_waiters_leave_nothing_behind() {
+        let permits = Permits::new();
+        let held = permits.try_acquire(1).unwrap();
+        let places: Vec<Place> = (0..10_000)
+            .map(|_| permits.enter(1, 0, Waker::noop()).unwrap_err())
+            .collect();
+        assert_eq!(permits.counts().queued, 10_000);
+        for place in places {
+            assert!(permits.leave(place, 1).is_none());
+        }
+        assert!(permits.release(held, 1).is_none());
+        assert_eq!(permits.counts(), Counts::default());
+        assert!(permits.lock().queue.is_none());
+    }
+
+    #[test]
+    fn a_body_whose_permit_was_reclaimed_never_touches_its_successor() {
+        let permits = Permits::new();
+        let old = permits.try_acquire(1).unwrap();
+        permits.note(old, Reader::Handed);
+        let place = permits.enter(1, 0, Waker::noop()).unwrap_err();
+        let start = Instant::now();
+        let woken: usize = (0..=OLD)
+            .map(|n| permits.sweep(1, start + QUARTER * n, QUARTER).len())
+            .sum();
+        assert_eq!(woken, 1);
+        let Poll::Ready(new) = permits.poll(place, Waker::noop()) else {
+            panic!("no permit yet")
+        };
+        assert_eq!(new.index, old.index);
+
+        permits.note(old, Reader::Read);
+        assert!(new.holds(permits.word(new.index).load(Ordering::Relaxed)));
+        assert_eq!(
+            (permits.counts().in_flight, permits.counts().reclaimed),
+            (1, 1)
+        );
+        assert!(permits.release(old, 1).is_none());
+        assert_eq!(
+            (permits.counts().in_flight, permits.counts().reclaimed),
+            (1, 0)
+        );
+        assert!(permits.release(new, 1).is_none());
+        assert_eq!(permits.counts(), Counts::default());
+    }
+
+    #[test]
+    fn a_body_that_waits_for_its_server_is_never_reclaimed() {
+        let permits = Permits::new();
+        let slow = permits.try_acquire(2).unwrap();
+        permits.note(slow, Reader::Awaiting);
+        let _attempt = permits.try_acquire(2).unwrap();
+        permits.enter(2, 0, Waker::noop()).unwrap_err();
+        let start = Instant::now();
+        for n in 0..100 {
+            assert!(permits.sweep(2, start + QUARTER * n, QUARTER).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_read_now_and_then_is_never_reclaimed() {
+        let permits = Permits::new();
+        let slot = permits.try_acquire(1).unwrap();
+        permits.enter(1, 0, Waker::noop()).unwrap_err();
+        let start = Instant::now();
+        for n in 0..100 {
+            if n % 4 == 0 {
+                permits.note(slot, Reader::Read);
+            }
+            assert!(permits.sweep(1, start + QUARTER * n, QUARTER).is_empty());
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        TryAcquire,
+        Enter {
+            class: u8,
+        },
+        Poll {
+            waiter: prop::sample::Index,
+        },
+        Leave {
+            waiter: prop::sample::Index,
+        },
+        Release {
+            holder: prop::sample::Index,
+        },
+        Note {
+            holder: prop::sample::Index,
+            reader: Reader,
+        },
+        Sweep {
+            after_ms: u64,
+        },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let reader = prop_oneof![
+            Just(Reader::Handed),
+            Just(Reader::Read),
+            Just(Reader::Awaiting)
+        ];
+        prop_oneof![
+            2 => Just(Step::TryAcquire),
+            3 => (0..2u8).prop_map(|class| Step::Enter { class }),
+            3 => any::<prop::sample::Index>().prop_map(|waiter| Step::Poll { waiter }),
+            1 => any::<prop::sample::Index>().prop_map(|waiter| Step::Leave { waiter }),
+            2 => any::<prop::sample::Index>().prop_map(|holder| Step::Release { holder }),
+            2 => (any::<prop::sample::Index>(), reader)
+                .prop_map(|(holder, reader)| Step::Note { holder, reader }),
+            4 => (0..3000u64).prop_map(|after_ms| Step::Sweep { after_ms }),
+        ]
+    }
+
+    struct Holder {
+        slot: Slot,
+        reader: Option<Reader>,
+        noted: Instant,
+        reclaimed: bool,
+    }
+
+    proptest! {
+        /// Law 5, against a model that knows who waits, who holds and who was woken.
+        #[test]
+        fn permits_are_never_more_than_the_limit_and_never_lost(
+            limit in 1..8u16,
+            steps in prop::collection::vec(step(), 1..200),
+        ) {
+            let permits = Permits::new();
+            let mut now = Instant::now();
+            let mut holders: Vec<Holder> = Vec::new();
+            // Whether it was woken, that is, has been granted its permit.
+            let mut waiters: BTreeMap<Place, Arc<Wakes>> = BTreeMap::new();
+            for step in steps {
+                let nth = |index: prop::sample::Index| waiters.keys().nth(index.index(waiters.len().max(1))).copied();
+                let mut woken = Vec::new();
+                let swept = matches!(step, Step::Sweep { .. });
+                match step {
+                    Step::TryAcquire => if let Some(slot) = permits.try_acquire(limit) {
+                        prop_assert!(waiting(&waiters).next().is_none(), "overtook the queue");
+                        holders.push(Holder { slot, reader: None, noted: now, reclaimed: false });
+                    }
+                    Step::Enter { class } => {
+                        let wakes = Arc::<Wakes>::default();
+                        match permits.enter(limit, class, &Waker::from(Arc::clone(&wakes))) {
+                            Ok(slot) => {
+                                prop_assert!(waiting(&waiters).next().is_none(), "overtook the queue");
+                                holders.push(Holder { slot, reader: None, noted: now, reclaimed: false });
+                            }
+                            Err(place) => prop_assert!(waiters.insert(place, wakes).is_none()),
+                        }
+                    }
+                    Step::Poll { waiter } => if let Some(place) = nth(waiter) {
+                        let wakes = &waiters[&place];
+                        let has_woken = wakes.0.load(Ordering::Relaxed) == 1;
+                        match permits.poll(place, &Waker::from(Arc::clone(wakes))) {
+                            Poll::Pending => prop_assert!(!has_woken, "woken for nothing"),
+                            Poll::Ready(slot) => {
+                                prop_assert!(has_woken, "granted and not woken");
+                                waiters.remove(&place);
+                                holders.push(Holder { slot, reader: None, noted: now, reclaimed: false });
+                            }
+                        }
+                    }
+                    Step::Leave { waiter } => if let Some(place) = nth(waiter) {
+                        waiters.remove(&place);
+                        woken.extend(permits.leave(place, limit));
+                    }
+                    Step::Release { holder } => if !holders.is_empty() {
+                        let holder = holders.remove(holder.index(holders.len()));
+                        woken.extend(permits.release(holder.slot, limit));
+                    }
+                    Step::Note { holder, reader } => if !holders.is_empty() {
+                        let holder = holder.index(holders.len());
+                        permits.note(holders[holder].slot, reader);
+                        holders[holder].reader = Some(reader);
+                        holders[holder].noted = now;
+                    }
+                    Step::Sweep { after_ms } => {
+                        now += Duration::from_millis(after_ms);
+                        woken.extend(permits.sweep(limit, now, QUARTER));
+                    }
+                }
+                let mut expected = waiting(&waiters).collect::<Vec<_>>().into_iter();
+                prop_assert!(swept || woken.len() <= 1, "more than one woken by one permit");
+                for waker in woken {
+                    waker.wake();
+                    let place = expected.next().expect("somebody waits");
+                    prop_assert_eq!(waiters[&place].0.load(Ordering::Relaxed), 1, "not the first in line");
+                }
+                for holder in &mut holders {
+                    let holds = holder.slot.holds(permits.word(holder.slot.index).load(Ordering::Relaxed));
+                    if !holds && !holder.reclaimed {
+                        prop_assert!(swept);
+                        prop_assert!(matches!(holder.reader, Some(Reader::Handed | Reader::Read)));
+                        prop_assert!(now - holder.noted >= QUARTER * 4, "reclaimed too soon");
+                    }
+                    prop_assert!(holds || swept || holder.reclaimed, "a permit was taken away");
+                    holder.reclaimed = !holds;
+                }
+                let counts = permits.counts();
+                let reclaimed = holders.iter().filter(|holder| holder.reclaimed).count();
+                prop_assert!(counts.in_flight <= usize::from(limit));
+                prop_assert_eq!(counts.reclaimed, reclaimed);
+                prop_assert_eq!(counts.in_flight, holders.len() - reclaimed + granted(&waiters));
+                prop_assert_eq!(counts.queued, waiting(&waiters).count());
+                prop_assert!(counts.queued == 0 || counts.in_flight == usize::from(limit), "a free permit and a waiter");
+                prop_assert!(permits.lock().used <= limit, "slots are not used again");
+            }
+            for holder in holders {
+                if let Some(waker) = permits.release(holder.slot, limit) {
+                    waker.wake();
+                }
+            }
+            for place in waiters.into_keys() {
+                if let Some(waker) = permits.leave(place, limit) {
+                    waker.wake();
+                }
+            }
+            prop_assert_eq!(permits.counts(), Counts::default());
+            prop_assert!(permits.lock().queue.is_none());
+        }
+    }
+
+    fn waiting(waiters: &BTreeMap<Place, Arc<Wakes>>) -> impl Iterator<Item = Place> {
+        waiters
+            .iter()
+            .filter(|(_, wakes)| wakes.0.load(Ordering::Relaxed) == 0)
+            .map(|(place, _)| *place)
+    }
+
+    fn granted(waiters: &BTreeMap<Place, Arc<Wakes>>) -> usize {
+        waiters.len() - waiting(waiters).count()
+    }
+}

@@ -75,7 +75,7 @@ impl Endpoints {
         if origin.host.len() > LONGEST_HOST {
             return Arc::clone(&registry.overflow);
         }
-        if origin.is_normal() {
+        if origin.is_normal {
             registry.find(origin.host, origin.port, uri)
         } else {
             let mut buffer = [0; LONGEST_HOST];
@@ -249,7 +249,7 @@ impl Registry {
         {
             return Arc::clone(endpoint);
         }
-        let hash = self.hash(host, port);
+        let hash = self.hash(host.as_bytes(), port);
         let mut known = self.known();
         if let Some(endpoint) = known.table.find(hash, |endpoint| endpoint.is(host, port)) {
             endpoint.mark_used();
@@ -280,9 +280,9 @@ impl Registry {
         endpoint
     }
 
-    fn hash(&self, host: &str, port: u16) -> u64 {
+    fn hash(&self, host: &[u8], port: u16) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(host.as_bytes());
+        hasher.write(host);
         hasher.write_u16(port);
         hasher.finish()
     }
@@ -327,3 +327,189 @@ const LOOKED_AT: usize = 128;
 /// No host is called so, with their ports.
 const NO_AUTHORITY: &str = "(no authority)";
 const OVERFLOW: &str = "(overflow)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(n: usize) -> Uri {
+        format!("http://host-{n}.example/").parse().unwrap()
+    }
+
+    fn known(endpoints: &Endpoints) -> usize {
+        endpoints.0.known().table.len()
+    }
+
+    #[test]
+    fn a_million_names_keep_ten_thousand_endpoints_and_the_ones_in_use() {
+        let endpoints = Endpoints::default();
+        let held = endpoints.find(&host(0));
+        let asked_for = Arc::downgrade(&endpoints.find(&host(1)));
+        for n in 2..1_000_000 {
+            endpoints.find(&host(n));
+            if n % 1000 == 0 {
+                endpoints.find(&host(1));
+            }
+        }
+        assert_eq!(known(&endpoints), 10_000);
+        assert!(endpoints.0.known().table.capacity() < 20_000);
+        assert!(Arc::ptr_eq(&held, &endpoints.find(&host(0))));
+        assert!(asked_for.upgrade().is_some(), "the one in use was evicted");
+    }
+
+    #[test]
+    fn where_all_endpoints_are_in_use_further_hosts_share_one() {
+        let endpoints = Endpoints::builder().max_endpoints(3).build().unwrap();
+        let mut held: Vec<_> = (0..3).map(|n| endpoints.find(&host(n))).collect();
+        let overflow = endpoints.find(&host(3));
+        assert_eq!(overflow.name(), "(overflow)");
+        assert!(Arc::ptr_eq(&overflow, &endpoints.find(&host(4))));
+
+        held.pop();
+        assert_eq!(endpoints.find(&host(3)).name(), "host-3.example:80");
+        assert_eq!(known(&endpoints), 3);
+        assert!(Arc::ptr_eq(&held[0], &endpoints.find(&host(0))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_nobody_asks_for_goes_after_ten_to_fifteen_minutes() {
+        let endpoints = Endpoints::default();
+        let held = endpoints.find(&host(0));
+        let idle = Arc::downgrade(&endpoints.find(&host(1)));
+        let asked_for = Arc::downgrade(&endpoints.find(&host(2)));
+        let mut gone_after = None;
+        for second in 1..=2000u64 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            endpoints.find(&host(2));
+            // Sweeps ride on new names.
+            endpoints.find(&host(1000 + second as usize));
+            if idle.upgrade().is_none() {
+                gone_after.get_or_insert(second);
+            }
+        }
+        let gone_after = gone_after.expect("gone by now");
+        assert!((600..=900).contains(&gone_after), "{gone_after} s");
+        assert!(asked_for.upgrade().is_some());
+        assert!(Arc::ptr_eq(&held, &endpoints.find(&host(0))));
+        assert!(known(&endpoints) <= 902);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_in_use_for_long_counts_as_idle_from_then_on() {
+        let endpoints = Endpoints::default();
+        let held = endpoints.find(&host(0));
+        for n in 1..10 {
+            tokio::time::advance(Duration::from_secs(300)).await;
+            endpoints.find(&host(n));
+        }
+        let released = Arc::downgrade(&held);
+        drop(held);
+        tokio::time::advance(Duration::from_secs(300)).await;
+        endpoints.find(&host(10));
+        assert!(released.upgrade().is_some());
+    }
+
+    #[test]
+    fn a_group_shares_one_state_and_its_own_settings() {
+        let endpoints = Endpoints::builder()
+            .defaults(
+                EndpointSettings::new()
+                    .concurrency(8)
+                    .queue_timeout(Duration::from_secs(5)),
+            )
+            .endpoint(
+                "group",
+                ["a.example", "*.b.example"],
+                EndpointSettings::new().concurrency(2),
+            )
+            .build()
+            .unwrap();
+        let find = |uri: &str| endpoints.find(&uri.parse().unwrap());
+        let group = find("http://a.example");
+        assert!(Arc::ptr_eq(&group, &find("https://x.b.example:8443")));
+        assert_eq!(group.limit(), 2);
+        assert_eq!(group.settings().queue_timeout, Duration::from_secs(5));
+        assert_eq!(find("http://b.example").limit(), 8);
+        assert_eq!(known(&endpoints), 1);
+        let names: Vec<String> = endpoints
+            .snapshot()
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(
+            names,
+            ["group", "(no authority)", "(overflow)", "b.example:80"]
+        );
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused_by_name() {
+        let build = |name: &str, hosts: &[&str], settings: EndpointSettings| {
+            Endpoints::builder()
+                .endpoint("taken", ["taken.example"], EndpointSettings::new())
+                .endpoint(name, hosts.iter().copied(), settings)
+                .build()
+                .unwrap_err()
+                .to_string()
+        };
+        let settings = EndpointSettings::new();
+        let zero = Duration::ZERO;
+        let a = &["a.example"];
+        for (error, expected) in [
+            (
+                build("x", a, settings.clone().concurrency(0)),
+                "endpoint `x`: concurrency: 0 is out of range, expected 1 to 65535",
+            ),
+            (
+                build("x", a, settings.clone().concurrency(65_536)),
+                "endpoint `x`: concurrency: 65536 is out of range, expected 1 to 65535",
+            ),
+            (
+                build("x", a, settings.clone().queue_timeout(zero)),
+                "endpoint `x`: queue_timeout: zero, expected a time greater than zero",
+            ),
+            (
+                build("x", a, settings.clone().reader_patience(zero)),
+                "endpoint `x`: reader_patience: zero, expected a time greater than zero",
+            ),
+            (
+                build("x", &[], settings.clone()),
+                "endpoint `x`: hosts: none, expected at least one",
+            ),
+            (
+                build("x", &[""], settings.clone()),
+                "endpoint `x`: hosts: \"\" has no host",
+            ),
+            (
+                build("x", &["a.example", "TAKEN.example."], settings.clone()),
+                "endpoint `x`: hosts: \"TAKEN.example.\" is a host of `taken` already",
+            ),
+            (
+                build("taken", a, settings.clone()),
+                "endpoint `taken`: name: another endpoint has it too",
+            ),
+            (
+                build("", a, settings),
+                "endpoint ``: name: expected one or more printable characters",
+            ),
+            (
+                Endpoints::builder()
+                    .max_endpoints(0)
+                    .build()
+                    .unwrap_err()
+                    .to_string(),
+                "max_endpoints: zero, expected at least 1",
+            ),
+            (
+                Endpoints::builder()
+                    .idle_timeout(zero)
+                    .build()
+                    .unwrap_err()
+                    .to_string(),
+                "idle_timeout: zero, expected a time greater than zero",
+            ),
+        ] {
+            assert_eq!(error, expected);
+        }
+    }
+}
