@@ -35,9 +35,10 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Called {
-            permit: Option<Permit>,
+            // Dropped before the permit, which thus outlives the call.
             #[pin]
             call: S::Future,
+            permit: Option<Permit>,
         },
         // Boxed: it holds request and service, and most calls never wait.
         Admission { admission: Pin<Box<Admission<S, B>>> },
@@ -276,11 +277,15 @@ impl<S, B> Admission<S, B> {
 ///
 /// # Errors
 /// Where it is too late to start.
+#[inline]
 pub(super) fn admit(
     extensions: &Extensions,
     endpoint: &Endpoint,
     entered: Option<Instant>,
 ) -> Result<(), QueueTimeout> {
+    if extensions.is_empty() {
+        return Ok(());
+    }
     let context = call::Context::of(extensions);
     let latest = latest_start(extensions);
     if context.is_none() && latest.is_none() {
