@@ -26,6 +26,7 @@ pub(super) enum Step<R: Body> {
 }
 
 /// An answer that its first frame did not decide, or whose rest is to be drained.
+#[expect(clippy::large_enum_variant, reason = "it is boxed as a whole")]
 pub(super) enum Inspection<R: Body> {
     Looking(Option<Looking<R>>),
     Draining {
@@ -70,7 +71,9 @@ where
     } else {
         Pin::new(response.body_mut()).poll_frame(cx)
     };
-    if let Poll::Ready(Some(Ok(frame))) = &first
+    // Whether a range is the one that was asked for, the headers tell.
+    if asked.range().is_none()
+        && let Poll::Ready(Some(Ok(frame))) = &first
         && let Some(data) = frame.data_ref()
         && Recognizer::is_plainly_binary(data.chunk())
         && !may_be_encoded(data.chunk())
@@ -94,13 +97,14 @@ where
 {
     let headers = response.headers();
     let encoding = Encoding::of(headers);
-    let waits =
-        first.is_pending() && (settings.max_wait.is_zero() || !is_worth_waiting(headers, &asked));
-    if waits || is_endless(headers) || encoding == Encoding::Unknown {
-        return Step::Done(Ok(hand_on_first(response, first)));
-    }
+    let passes = is_endless(headers)
+        || encoding == Encoding::Unknown
+        || (first.is_pending()
+            && (settings.max_wait.is_zero() || !is_worth_waiting(headers, &asked)));
+    let recognizer = Recognizer::new(asked, response.status(), headers).with_limit(settings.limit);
+    let at_headers = recognizer.at_headers();
     let mut looking = Looking {
-        recognizer: Recognizer::new(asked, response.status(), headers).with_limit(settings.limit),
+        recognizer,
         #[cfg(feature = "decode")]
         decoder: Decoder::new(encoding, settings.limit).map(Box::new),
         held: VecDeque::new(),
@@ -109,6 +113,18 @@ where
         timer: None,
         response,
     };
+    if passes {
+        return match at_headers {
+            finding @ Finding::Exception(_) => {
+                let ended = matches!(first, Poll::Ready(None | Some(Err(_))));
+                if let Poll::Ready(Some(frame)) = first {
+                    looking.held.push_back(frame);
+                }
+                looking.conclude(Conclusion::Found { finding, ended })
+            }
+            _ => Step::Done(Ok(hand_on_first(looking.response, first))),
+        };
+    }
     match looking.poll(Some(first), cx) {
         Poll::Ready(conclusion) => looking.conclude(conclusion),
         Poll::Pending => Step::More(Box::new(Inspection::Looking(Some(looking)))),
@@ -212,6 +228,10 @@ where
                 Poll::Pending if self.recognizer.looks_good() => {
                     (self.recognizer.finish(false), false)
                 }
+                // What began well is not waited for: only a report in its middle could still follow.
+                Poll::Pending if self.recognizer.looks_good() => {
+                    (self.recognizer.finish(false), false)
+                }
                 Poll::Pending => {
                     let max_wait = self.settings.max_wait;
                     ready!(
@@ -248,24 +268,24 @@ where
         };
         let mut slices = [IoSlice::new(&[]); 16];
         let count = data.chunks_vectored(&mut slices);
-        let mut seen = 0;
-        for slice in &slices[..count] {
-            seen += slice.len();
-            let left = self.settings.limit.saturating_sub(self.looked_at);
-            let finding = self.push(&slice[..slice.len().min(left)]);
+        let shown: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+        // What a buffer does not show is a gap: nothing behind it is looked at.
+        let gap = shown < data.remaining();
+        let is_last = !gap && self.response.body().is_end_stream();
+        for (number, slice) in slices[..count].iter().enumerate() {
+            let finding = self.push(slice, is_last && number + 1 == count);
             if finding != Finding::Undecided {
                 return finding;
             }
         }
-        // What a buffer does not show is a gap: nothing behind it is looked at.
-        if seen < data.remaining() {
+        if gap {
             self.recognizer.finish(false)
         } else {
             Finding::Undecided
         }
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Finding {
+    fn push(&mut self, bytes: &[u8], is_last: bool) -> Finding {
         #[cfg(feature = "decode")]
         if let Some(decoder) = &mut self.decoder {
             let decoded = decoder.push(bytes);
@@ -276,8 +296,12 @@ where
                 finding => finding,
             };
         }
-        self.looked_at += bytes.len();
-        self.recognizer.push(bytes)
+        let left = self.settings.limit.saturating_sub(self.looked_at);
+        self.looked_at += bytes.len().min(left);
+        match is_last {
+            true => self.recognizer.push_last(bytes),
+            false => self.recognizer.push(bytes),
+        }
     }
 
     fn conclude(self, conclusion: Conclusion<R>) -> Step<R> {

@@ -121,11 +121,21 @@ impl RetryPolicy {
             RetryAfterUnit::Seconds => RetryAfter::read,
             RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
         };
-        let headers = match result {
-            Ok(response) => response.headers(),
-            Err(error) => &find::<ServiceExceptionError>(error)?.parts().headers,
+        let (headers, exception) = match result {
+            Ok(response) => (response.headers(), response.extensions().get()),
+            Err(error) => {
+                let error = find::<ServiceExceptionError>(error)?;
+                (&error.parts().headers, Some(error.exception()))
+            }
         };
-        read(headers, SystemTime::now()).map(RetryAfter::duration)
+        let now = SystemTime::now();
+        let in_body = |exception: &ServiceException| {
+            let until = || exception.retry_at()?.duration_since(now).ok();
+            exception.retry_after().or_else(until)
+        };
+        read(headers, now)
+            .map(RetryAfter::duration)
+            .or_else(|| exception.and_then(in_body))
     }
 
     /// What follows a result that is not plainly a success.
@@ -284,20 +294,18 @@ fn is_safe_to_repeat<B: RepeatableBody>(request: &Request<B>) -> bool {
     operation.is_safe_to_repeat() || honours_idempotency_key(request.headers(), operation)
 }
 
-/// OGC servers ignore the header; REST services that know it say so in their documentation.
+/// OGC's XML services and ArcGIS ignore the header; of a JSON service a caller who sends it knows that it does not.
 fn honours_idempotency_key(headers: &HeaderMap, operation: &Operation) -> bool {
-    let is_json = headers
-        .get(http::header::CONTENT_TYPE)
-        .is_some_and(|label| {
-            label
-                .to_str()
-                .is_ok_and(|label| label.to_ascii_lowercase().contains("json"))
-        });
-    let rest = match operation.protocol() {
-        Protocol::Unknown => is_json,
+    let is_json = || {
+        let label = headers.get(http::header::CONTENT_TYPE);
+        label.is_some_and(|label| label.to_str().is_ok_and(|label| label.contains("json")))
+    };
+    let knows = match operation.protocol() {
+        Protocol::OgcApi | Protocol::Stac | Protocol::OpenEo | Protocol::SensorThings => true,
+        Protocol::Unknown => is_json(),
         _ => false,
     };
-    rest && headers.contains_key("idempotency-key")
+    knows && headers.contains_key("idempotency-key")
 }
 
 fn note_attempts<R>(result: &mut Result<Response<R>, BoxError>, count: usize, total: Duration) {
