@@ -103,9 +103,14 @@ impl Inner {
         Self::new("text/xml; subtype=gml/3.1.1", features(2 * 1024))
     }
 
-    /// A PNG of `frames` frames, all the same 64 KB of memory.
-    pub(crate) fn endless_image(frames: usize) -> Self {
-        let mut inner = Self::new("image/png", image(FRAME));
+    /// 64 KB of PNG in one frame.
+    pub(crate) fn frame() -> Self {
+        Self::new("image/png", image(FRAME))
+    }
+
+    /// The first frame of this, so many times.
+    pub(crate) fn repeated(&self, frames: usize) -> Self {
+        let mut inner = self.clone();
         inner.body.frames = frames;
         inner
     }

@@ -61,7 +61,7 @@ fn spawn(program: &Path, row: &str) -> Child {
     let profile = format!(
         "{}/callgrind.{}",
         env!("CARGO_TARGET_TMPDIR"),
-        row.replace(' ', "-")
+        row.replace(", ", "-").replace(' ', "-")
     );
     Command::new("valgrind")
         .args([

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         let name = &arguments[place + 1];
         let mut rows = stacks::main()
             .into_iter()
+            .chain(stacks::frames())
             .chain(stacks::fresh())
             .chain(stacks::single());
         instructions::count(
@@ -152,7 +153,7 @@ fn musts(main: &Series, frames: &Series, heap: f64) -> [Must; 8] {
         Must::new(
             "ns a frame, all wrappers",
             5.0,
-            frames.timing.over_bare("ours"),
+            frames.timing.over_bare("frame ours"),
         ),
         Must::new("heap a host, bytes", 300.0, Estimate::from(heap)),
     ]

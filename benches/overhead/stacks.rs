@@ -70,7 +70,10 @@ pub(crate) fn main() -> Vec<Row> {
 
 /// 64 KB frames in the middle of a body.
 pub(crate) fn frames() -> Vec<Row> {
-    vec![frame("bare", "bare", bare), frame("ours", "bare", ours)]
+    vec![
+        frame("frame bare", "frame bare", bare),
+        frame("frame ours", "frame bare", ours),
+    ]
 }
 
 /// A request built from strings for each call.
@@ -256,9 +259,10 @@ fn frame<S>(name: &'static str, bare: &'static str, stack: fn(Inner) -> S) -> Ro
 where
     S: Call + 'static,
 {
+    let image = Inner::frame();
     let run = Box::new(move |units| {
         let first = 8;
-        let mut service = stack(Inner::endless_image(first + units as usize));
+        let mut service = stack(image.repeated(first + units as usize));
         let mut body = drive(answer(&mut service, get_map()));
         drive(async {
             for _ in 0..first {
