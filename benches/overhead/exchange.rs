@@ -187,6 +187,8 @@ impl Body for Frames {
     type Data = Bytes;
     type Error = Infallible;
 
+    // As a transport's, which is far too large to be inlined into its reader.
+    #[inline(never)]
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
