@@ -71,28 +71,29 @@ pub(crate) fn blank(width: u32, height: u32) -> Vec<u8> {
     encode(width, height, 0)
 }
 
-/// Sixteen by sixteen blocks of a palette, one noisy row between them: small, but no two tiles look the same.
+/// Sixteen by sixteen blocks of four greys, one noisy row between them: small, but no two tiles look the same.
 fn encode(width: u32, height: u32, key: u64) -> Vec<u8> {
     let (width, height) = (width.max(1), height.max(1));
-    let mut pixels = Vec::with_capacity(width as usize * height as usize);
+    let bytes_in_row = width.div_ceil(4);
+    let mut pixels = Vec::with_capacity(bytes_in_row as usize * height as usize);
     for y in 0..height {
-        for x in 0..width {
+        for x in 0..bytes_in_row {
             let block = if y % 16 == 0 {
                 u64::from(x) << 32
             } else {
-                u64::from(x / 16)
+                u64::from(x / 4)
             };
             pixels.push(if key == 0 {
                 0xff
             } else {
-                (mix(key ^ block ^ (u64::from(y / 16) << 16)) & 0xff) as u8
+                mix(key ^ block ^ (u64::from(y / 16) << 16)) as u8
             });
         }
     }
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Grayscale);
-    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_depth(png::BitDepth::Two);
     encoder.set_compression(png::Compression::Fast);
     let written = encoder
         .write_header()
