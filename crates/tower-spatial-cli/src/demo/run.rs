@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use flaky_ogc::{Counts, Server, Tile};
+use flaky_ogc::{Counts, Script, Server, Tile};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinSet;
@@ -50,7 +50,7 @@ impl Tally {
     }
 }
 
-/// Fetches every tile with the client that `new` makes of an HTTP client.
+/// One client's run over the story.
 pub(super) async fn run<F: Fetch>(
     name: &'static str,
     what: &str,
@@ -60,12 +60,27 @@ pub(super) async fn run<F: Fetch>(
 ) -> io::Result<Outcome> {
     let client = new(Client::builder(TokioExecutor::new()).build_http())?;
     let tiles = tiles();
+    report.start(name, what, tiles.len() as u64)?;
+    let look = |tally: Tally, server: &Server| {
+        report.progress(name, tally, &server.counts(), server.elapsed())
+    };
+    let outcome = fetch_all(name, client, tiles, script(seed, SCALE), look).await?;
+    report.finish(&outcome)?;
+    Ok(outcome)
+}
+
+/// Fetches every tile from a server that starts now; `look` is called every now and then.
+async fn fetch_all<F: Fetch>(
+    name: &'static str,
+    client: F,
+    tiles: Vec<Tile>,
+    script: Script,
+    mut look: impl FnMut(Tally, &Server) -> io::Result<()>,
+) -> io::Result<Outcome> {
     let total = tiles.len() as u64;
     let tally = Arc::new(Mutex::new(Tally::default()));
     let queue = Arc::new(Mutex::new(VecDeque::from(tiles)));
-    let server = Server::start(script(seed, SCALE)).await?;
-    report.start(name, what, total)?;
-
+    let server = Server::start(script).await?;
     let begun = Instant::now();
     let mut workers = JoinSet::new();
     for _ in 0..WORKERS {
@@ -83,7 +98,10 @@ pub(super) async fn run<F: Fetch>(
                 Some(ended) => ended.map_err(io::Error::other)?,
                 None => break,
             },
-            _ = ticks.tick() => report.progress(name, *lock(&tally), &server.counts(), server.elapsed())?,
+            _ = ticks.tick() => {
+                let so_far = *lock(&tally);
+                look(so_far, &server)?;
+            }
         }
     }
     let took = begun.elapsed().div_f64(SCALE);
@@ -91,16 +109,15 @@ pub(super) async fn run<F: Fetch>(
     let counts = server
         .until(|counts| counts.in_flight == 0 && counts.renders_in_work == 0)
         .await;
-    let outcome = Outcome {
+    let tally = *lock(&tally);
+    server.shutdown().await;
+    Ok(Outcome {
         name,
         counts,
-        tally: *lock(&tally),
+        tally,
         tiles: total,
         took,
-    };
-    server.shutdown().await;
-    report.finish(&outcome)?;
-    Ok(outcome)
+    })
 }
 
 async fn work<F: Fetch>(
@@ -133,3 +150,93 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Real time between two looks at the counters.
 const TICK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use flaky_ogc::{Cut, Exception, Fault, Form, Kind};
+
+    use super::*;
+    use crate::demo::{article::Article, ours::Ours, plain::Plain};
+
+    /// Ten tiles without a cost, the first answer to each spoilt by `fault`.
+    async fn outcome<F: Fetch>(new: impl FnOnce(Http) -> io::Result<F>, fault: Fault) -> Outcome {
+        let client =
+            new(Client::builder(TokioExecutor::new()).build_http()).expect("valid settings");
+        let script = Script::default().when(|asked| asked.visit == 0, fault);
+        let tiles = tiles().into_iter().take(10).collect();
+        fetch_all("x", client, tiles, script, |_, _| Ok(()))
+            .await
+            .expect("a free port")
+    }
+
+    fn right_and_wrong(outcome: &Outcome) -> (u64, u64) {
+        (outcome.tally.right, outcome.tally.wrong)
+    }
+
+    #[tokio::test]
+    async fn a_page_under_200_is_saved_by_all_but_ours() {
+        assert_eq!(
+            right_and_wrong(&outcome(Plain::new, Fault::html_page()).await),
+            (0, 10)
+        );
+        assert_eq!(
+            right_and_wrong(&outcome(Article::new, Fault::html_page()).await),
+            (0, 10)
+        );
+        let ours = outcome(Ours::new, Fault::html_page()).await;
+        assert_eq!(
+            (right_and_wrong(&ours), ours.counts.kind(Kind::Html)),
+            ((10, 0), 10)
+        );
+    }
+
+    #[tokio::test]
+    async fn an_exception_under_200_is_noticed_by_the_article_and_by_ours() {
+        let report = || {
+            Fault::exception(Exception::new(
+                Form::Report130,
+                "msDrawMap(): Database connection failed",
+            ))
+        };
+        assert_eq!(
+            right_and_wrong(&outcome(Plain::new, report()).await),
+            (0, 10)
+        );
+        assert_eq!(
+            right_and_wrong(&outcome(Article::new, report()).await),
+            (10, 0)
+        );
+        assert_eq!(
+            right_and_wrong(&outcome(Ours::new, report()).await),
+            (10, 0)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cut_body_is_repeated_by_all_three_and_counted_as_wasted() {
+        let cut = || Fault::delivery().cut_after(100, Cut::Close);
+        for outcome in [
+            outcome(Plain::new, cut()).await,
+            outcome(Article::new, cut()).await,
+            outcome(Ours::new, cut()).await,
+        ] {
+            assert_eq!(right_and_wrong(&outcome), (10, 0));
+            assert_eq!(
+                (outcome.counts.requests, outcome.counts.renders_wasted),
+                (20, 10)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_fails_for_good_is_missing_for_a_client_that_counts_its_tries() {
+        let client =
+            Plain::new(Client::builder(TokioExecutor::new()).build_http()).expect("valid settings");
+        let script = Script::default().when(|_| true, Fault::status(503));
+        let tiles = tiles().into_iter().take(3).collect();
+        let outcome = fetch_all("x", client, tiles, script, |_, _| Ok(()))
+            .await
+            .expect("a free port");
+        assert_eq!((outcome.tally.missing, outcome.counts.requests), (3, 9));
+    }
+}

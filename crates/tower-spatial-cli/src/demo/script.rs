@@ -7,7 +7,10 @@ use flaky_ogc::{Cut, Exception, Fault, Form, Rendering, Script, Tile, Weather};
 
 /// How many real seconds one second of the story takes: for the server, for every client's delays, budgets and timeouts.
 /// Only `Retry-After` is in real seconds, since that is what HTTP has: a server in a hurry rounds it up to whole ones.
-pub(super) const SCALE: f64 = 1.0 / 25.0;
+pub(super) const SCALE: f64 = 1.0 / SECONDS_IN_ONE;
+
+/// Seconds of the story in a real one.
+pub(super) const SECONDS_IN_ONE: f64 = 30.0;
 
 /// Workers that fetch tiles, one at a time each.
 pub(super) const WORKERS: usize = 100;
