@@ -33,6 +33,10 @@
 //! longer than `queue_timeout` (600 s) and the request's [`Deadline`](crate::Deadline), and then ends with
 //! [`QueueTimeout`]. The wait uses tokio's timer, so it needs a tokio runtime with time enabled.
 //!
+//! A future that nobody polls keeps its permit, or its place and then its permit, as with any semaphore. A call made
+//! from within a loop over `buffer_unordered` on the same host can therefore wait for calls that the loop itself keeps
+//! from going on; it ends with the queue timeout. Poll them elsewhere, or spawn them.
+//!
 //! # Answers that nobody reads
 //!
 //! A body keeps its permit, so a client that holds sixteen answers without reading them would wait for the seventeenth

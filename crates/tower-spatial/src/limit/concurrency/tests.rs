@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full};
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, Instant, sleep, timeout};
 use tower::limit::ConcurrencyLimitLayer as TowersLimitLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_test::mock;
@@ -136,7 +136,7 @@ async fn a_body_that_is_read_slowly_or_waits_for_its_server_keeps_its_permit() {
     let mut stalled = stalled.call(get(TILE)).await.unwrap().into_body();
     assert!(Task::new(stalled.frame()).poll().is_pending());
 
-    let error = client.call(get(TILE)).await.unwrap_err();
+    let error = refusal(client.call(get(TILE))).await;
     assert!(error.is::<QueueTimeout>());
     assert_eq!(at(&layer, TILE).reclaimed, 0);
 }
@@ -331,10 +331,7 @@ async fn the_queue_timeout_says_what_was_waited_for() {
     let mut hung = layer.layer(Panicking { place: "never" });
     let _hung = hung.call(get(TILE));
 
-    let error = client
-        .call(get("http://user:secret@TILES.example/x"))
-        .await
-        .unwrap_err();
+    let error = refusal(client.call(get("http://user:secret@TILES.example/x"))).await;
     assert_eq!(
         error.to_string(),
         "waited 20.0 s for a permit for tiles.example:80: 3 of 3 answers in flight, 2 of them with a body that nobody reads",
@@ -367,7 +364,7 @@ async fn waiting_for_the_service_below_is_bounded_too() {
     server.allow(0);
     let layer = ConcurrencyLimitLayer::per_host(1);
     let started = Instant::now();
-    let error = layer.layer(service).oneshot(get(TILE)).await.unwrap_err();
+    let error = refusal(layer.layer(service).oneshot(get(TILE))).await;
     assert_eq!(
         error.to_string(),
         "waited 600.0 s for the service below to be ready for tiles.example:80: 1 of 1 answers in flight",
@@ -423,13 +420,13 @@ async fn a_callers_deadline_ends_the_wait_and_starts_nothing_late() {
     };
     let held = client.call(with_deadline()).await.unwrap();
     let started = Instant::now();
-    let error = client.call(with_deadline()).await.unwrap_err();
+    let error = refusal(client.call(with_deadline())).await;
     assert!(error.is::<QueueTimeout>());
     assert_eq!(started.elapsed(), Duration::from_secs(7));
 
     drop(held);
     sleep(Duration::from_secs(1)).await;
-    let error = client.call(with_deadline()).await.unwrap_err();
+    let error = refusal(client.call(with_deadline())).await;
     assert!(error.is::<QueueTimeout>());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert_eq!(at(&layer, TILE), quiet(TILE, 1));
@@ -574,6 +571,15 @@ fn tile() -> Full<Bytes> {
 
 fn at(layer: &ConcurrencyLimitLayer, uri: &str) -> EndpointSnapshot {
     layer.endpoints().find(&uri.parse().unwrap()).snapshot()
+}
+
+/// The error of a call that must not wait for ever.
+async fn refusal<R>(call: impl Future<Output = Result<R, BoxError>>) -> BoxError {
+    match timeout(Duration::from_secs(3600), call).await {
+        Ok(Ok(_)) => panic!("it was answered"),
+        Ok(Err(error)) => error,
+        Err(_) => panic!("it waits for ever"),
+    }
 }
 
 /// Nothing in flight, nobody waits, nothing reclaimed.
