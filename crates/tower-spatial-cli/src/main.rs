@@ -1,6 +1,7 @@
 //! The command `tower-spatial`.
 
 mod demo;
+mod inspect;
 
 use std::io;
 use std::process::ExitCode;
@@ -19,19 +20,32 @@ struct Arguments {
 enum Command {
     /// A hundred tile workers against a struggling map server, once with each of three retry policies.
     Demo(demo::Arguments),
+    /// What recorded answers mean, and what the middleware would have done with them.
+    Inspect(inspect::Arguments),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Command::Demo(arguments) = Arguments::parse().command;
-    match demo::run(&arguments).await {
+    let (result, what_failed) = match Arguments::parse().command {
+        Command::Demo(arguments) => (demo::run(&arguments).await, ExitCode::FAILURE),
+        Command::Inspect(arguments) => {
+            match inspect::run(&arguments, &mut io::stdout().lock()).await {
+                Ok(()) => (Ok(true), ExitCode::SUCCESS),
+                Err(inspect::Failure::Output(error)) => (Err(error), ExitCode::FAILURE),
+                Err(inspect::Failure::Input(problem)) => {
+                    (Err(io::Error::other(problem)), ExitCode::from(2))
+                }
+            }
+        }
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         // Whoever reads the output has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tower-spatial: {error}");
-            ExitCode::FAILURE
+            what_failed
         }
     }
 }

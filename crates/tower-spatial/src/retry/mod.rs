@@ -54,7 +54,7 @@ mod retry_after;
 pub use builder::{AnswerHead, InvalidRetryPolicy, RetryAfterUnit, RetryPolicyBuilder};
 pub use future::RetryFuture;
 pub use gave_up::{GaveUp, StopReason};
-pub use policy::RetryPolicy;
+pub use policy::{RetryPolicy, is_safe_to_repeat};
 pub use retry_after::RetryAfter;
 
 /// Lets a request be repeated that is not safe to repeat: an extension, set by a caller who knows that the server

@@ -277,7 +277,21 @@ impl fmt::Display for Repeated {
 
 impl std::error::Error for Repeated {}
 
-fn is_safe_to_repeat<B: RepeatableBody>(request: &Request<B>) -> bool {
+/// Whether a request is repeated where its attempt fails: its operation is safe, or the caller opted in.
+///
+/// Read from the method, the URI, the headers, the head of the body where that is at hand, and the extensions
+/// [`RepeatUnsafe`] and [`Operation`].
+///
+/// ```
+/// use tower_spatial::retry::is_safe_to_repeat;
+///
+/// let get_map = http::Request::get("https://example.org/ows?SERVICE=WMS&REQUEST=GetMap").body(())?;
+/// assert!(is_safe_to_repeat(&get_map));
+/// let execute = http::Request::get("https://example.org/ows?SERVICE=WPS&REQUEST=Execute").body(())?;
+/// assert!(!is_safe_to_repeat(&execute));
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn is_safe_to_repeat<B: RepeatableBody>(request: &Request<B>) -> bool {
     if request.extensions().get::<RepeatUnsafe>().is_some() {
         return true;
     }

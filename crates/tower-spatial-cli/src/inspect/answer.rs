@@ -1,0 +1,203 @@
+use std::{io::Read, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use service_exception::{Asked, Finding, Recognizer};
+use tokio::io::AsyncWriteExt;
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+use tower_spatial::{
+    call::{Outcome, Verdict},
+    exception::{Operation, ServiceException, ServiceExceptionLayer},
+    find,
+    replay::{RepeatableBody, ReplayBody},
+    retry::{RetryAfter, is_safe_to_repeat},
+};
+
+use super::question::Question;
+
+/// An answer, as the layers and a reader to its end see it.
+pub(super) struct Judged {
+    pub(super) status: Option<StatusCode>,
+    pub(super) outcome: Outcome,
+    pub(super) exception: Option<ServiceException>,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) safe_to_repeat: bool,
+    /// `None`: the framing does not tell.
+    pub(super) complete: Option<bool>,
+}
+
+/// Sends `raw` over an in-memory pipe to hyper's client, through the layers.
+pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -> Judged {
+    let mut request = question.request();
+    let safe_to_repeat = is_safe_to_repeat(&request);
+    let head = request.body().head();
+    let operation = Operation::of(
+        &question.method,
+        &question.uri,
+        &question.headers,
+        head.as_deref(),
+    );
+    request.extensions_mut().insert(operation.clone());
+
+    let server = service_fn(|request| send(request, raw.clone()));
+    let stack = ServiceBuilder::new()
+        .layer(ServiceExceptionLayer::new().annotate())
+        .map_err(BoxError::from)
+        .service(server);
+    let response = match stack.oneshot(request).await {
+        Ok(response) => response,
+        Err(error) => {
+            // Not even a head, or cut before it told anything: the status of a cut one is in the bytes.
+            return Judged {
+                status: status_of(&raw),
+                outcome: Outcome::of_error(&error),
+                exception: find::<ServiceException>(&error).cloned(),
+                retry_after: None,
+                safe_to_repeat,
+                complete: Some(false),
+            };
+        }
+    };
+
+    let (mut parts, body) = response.into_parts();
+    let framed = parts.headers.contains_key(header::CONTENT_LENGTH)
+        || parts.headers.contains_key(header::TRANSFER_ENCODING)
+        || body.is_end_stream();
+    let (bytes, cut) = read(body).await;
+    if parts
+        .extensions
+        .get::<ServiceException>()
+        .is_none_or(|found| found.code().is_none())
+        && let Some(exception) = whole_document(question, operation, &parts, &bytes, cut.is_none())
+    {
+        parts.extensions.insert(exception);
+    }
+    let exception = parts.extensions.get::<ServiceException>().cloned();
+    let response = Response::from_parts(parts, ());
+    let mut outcome = Outcome::of_response(&response);
+    if let (Verdict::Success, Some(error)) = (outcome.verdict(), &cut) {
+        outcome = Outcome::of_error(error);
+    }
+    let now = std::time::SystemTime::now();
+    let read = if milliseconds {
+        RetryAfter::read_milliseconds
+    } else {
+        RetryAfter::read
+    };
+    let in_body = |exception: &ServiceException| {
+        exception
+            .retry_after()
+            .or_else(|| exception.retry_at()?.duration_since(now).ok())
+    };
+    let hint = read(response.headers(), now).map(RetryAfter::duration);
+    Judged {
+        status: Some(response.status()),
+        retry_after: hint.or_else(|| exception.as_ref().and_then(in_body)),
+        outcome,
+        exception,
+        safe_to_repeat,
+        complete: if cut.is_some() {
+            Some(false)
+        } else {
+            framed.then_some(true)
+        },
+    }
+}
+
+async fn send(
+    request: Request<ReplayBody<Full<Bytes>>>,
+    raw: Bytes,
+) -> Result<Response<Incoming>, hyper::Error> {
+    let (client, mut server) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(async move {
+        // The end of the file is the end of the connection. A client that has seen enough is no failure.
+        let _ = server.write_all(&raw).await;
+        let _ = server.shutdown().await;
+        let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
+    });
+    let (mut sender, connection) = http1::Builder::new()
+        .max_headers(1_000)
+        .handshake(TokioIo::new(client))
+        .await?;
+    tokio::spawn(connection);
+    sender.send_request(request).await
+}
+
+/// All that arrives, up to a bound, and the error that ended it.
+async fn read(
+    mut body: impl Body<Data = Bytes, Error = hyper::Error> + Unpin,
+) -> (Bytes, Option<BoxError>) {
+    let mut bytes = Vec::new();
+    loop {
+        match body.frame().await {
+            None => return (bytes.into(), None),
+            Some(Err(error)) => return (bytes.into(), Some(error.into())),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref()
+                    && bytes.len() < MAX_BODY
+                {
+                    bytes.extend_from_slice(data);
+                }
+            }
+        }
+    }
+}
+
+/// What the rest of the document shows: a code behind the head, a report in its middle.
+fn whole_document(
+    question: &Question,
+    operation: Operation,
+    parts: &http::response::Parts,
+    bytes: &[u8],
+    ended: bool,
+) -> Option<ServiceException> {
+    if question.method == Method::HEAD {
+        return None;
+    }
+    let (plain, ended) = decode(&parts.headers, bytes, ended)?;
+    let asked =
+        Asked::new(&question.method, &question.uri, &question.headers).with_operation(operation);
+    let mut recognizer = Recognizer::new(asked, parts.status, &parts.headers).whole_document();
+    match recognizer.push(&plain) {
+        Finding::Undecided => match recognizer.finish(ended) {
+            Finding::Exception(exception) => Some(*exception),
+            _ => None,
+        },
+        Finding::Exception(exception) => Some(*exception),
+        Finding::Clean => None,
+    }
+}
+
+/// The decoded body as far as it goes, and whether that is all of it; `None` where it cannot be decoded here.
+fn decode(headers: &HeaderMap, bytes: &[u8], ended: bool) -> Option<(Vec<u8>, bool)> {
+    let encoding = headers
+        .get(header::CONTENT_ENCODING)
+        .map(|value| value.as_bytes().to_ascii_lowercase());
+    let reader: Box<dyn Read + '_> = match encoding.as_deref() {
+        None | Some(b"identity" | b"") => return Some((bytes.to_vec(), ended)),
+        Some(b"gzip" | b"x-gzip") => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
+        Some(b"deflate") if bytes.first().is_some_and(|first| first & 0x0f == 8) => {
+            Box::new(flate2::read::ZlibDecoder::new(bytes))
+        }
+        Some(b"deflate") => Box::new(flate2::read::DeflateDecoder::new(bytes)),
+        Some(_) => return None,
+    };
+    let mut plain = Vec::new();
+    let whole = reader.take(MAX_BODY as u64).read_to_end(&mut plain).is_ok();
+    Some((plain, ended && whole))
+}
+
+fn status_of(raw: &[u8]) -> Option<StatusCode> {
+    let line = raw.split(|byte| *byte == b'\n').next()?;
+    let status = line
+        .strip_prefix(b"HTTP/")?
+        .split(|byte| *byte == b' ')
+        .nth(1)?;
+    StatusCode::from_bytes(status.trim_ascii()).ok()
+}
+
+const MAX_BODY: usize = 64 * 1024 * 1024;
