@@ -1,7 +1,9 @@
 //! Exception code, text or status to [`Disposition`].
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use aho_corasick::AhoCorasick;
 use http::StatusCode;
 
 use crate::Disposition;
@@ -81,6 +83,9 @@ pub(crate) fn wants_credentials(code: &str) -> bool {
 
 /// A delay that the words name: `in 26 seconds`, `after 5 minutes`.
 pub(crate) fn delay_in(text: &str) -> Option<Duration> {
+    if !any_of(text, &["again", "retry", "wait", "available"]) {
+        return None;
+    }
     let mut words = text
         .split(|character: char| !character.is_ascii_alphanumeric() && character != '.')
         .filter(|word| !word.is_empty());
@@ -219,24 +224,34 @@ pub(crate) fn of_code(code: &str) -> Known {
 
 /// What the words say; `None` where they say nothing, or say both.
 pub(crate) fn of_text(text: &str) -> Option<Disposition> {
-    let has = |words| any_of(text, words);
-    if has(LIMITS) {
-        return Some(Throttled);
+    let mut said = [false; LISTS.len()];
+    for found in WORDS.0.find_overlapping_iter(text) {
+        said[usize::from(WORDS.1[found.pattern().as_usize()])] = true;
     }
-    if has(MAP_FILE) {
-        return Some(Permanent);
-    }
-    if has(OUTAGES) {
-        return Some(Transient);
-    }
-    let maybe = has(TROUBLE);
-    let mistake = has(MISTAKES);
-    match (maybe, mistake) {
-        (true, false) => Some(Transient),
-        (false, true) => Some(Permanent),
-        _ => None,
+    let [limit, map_file, outage, trouble, mistake] = said;
+    match () {
+        () if limit => Some(Throttled),
+        () if map_file => Some(Permanent),
+        () if outage => Some(Transient),
+        () if trouble && !mistake => Some(Transient),
+        () if mistake && !trouble => Some(Permanent),
+        () => None,
     }
 }
+
+/// All words as one automaton, and the list that each stands in.
+static WORDS: LazyLock<(AhoCorasick, Vec<u8>)> = LazyLock::new(|| {
+    let lists = (0_u8..)
+        .zip(LISTS)
+        .flat_map(|(list, words)| words.iter().map(move |word| (list, *word)));
+    let (lists, words): (Vec<u8>, Vec<&str>) = lists.unzip();
+    let automaton = AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .build(words);
+    (automaton.expect("a few hundred short words"), lists)
+});
+
+const LISTS: [&[&str]; 5] = [LIMITS, MAP_FILE, OUTAGES, TROUBLE, MISTAKES];
 
 fn any_of(text: &str, words: &[&str]) -> bool {
     words
@@ -246,13 +261,11 @@ fn any_of(text: &str, words: &[&str]) -> bool {
 
 /// `LayerNotDefined`, `layer-not-defined`, `LAYER_NOT_DEFINED` and `Layer not defined` are one name.
 fn same_name(name: &str, code: &str) -> bool {
-    let plain = |text: &str| {
-        text.bytes()
-            .filter(u8::is_ascii_alphanumeric)
-            .map(|byte| byte.to_ascii_lowercase())
-            .collect::<Vec<_>>()
-    };
-    name.len() <= code.len() && plain(name) == plain(code)
+    fn plain(text: &str) -> impl Iterator<Item = u8> {
+        let letters = text.bytes().filter(u8::is_ascii_alphanumeric);
+        letters.map(|byte| byte.to_ascii_lowercase())
+    }
+    name.len() <= code.len() && plain(name).eq(plain(code))
 }
 
 /// Stand for any error.

@@ -57,9 +57,18 @@ impl Decoded<'_> {
     }
 
     pub(crate) fn eq_ignore_case(self, other: &str) -> bool {
-        self.bytes()
-            .map(|byte| byte.to_ascii_lowercase())
-            .eq(other.bytes().map(|byte| byte.to_ascii_lowercase()))
+        // What is encoded is longer than what it stands for, by two bytes each.
+        match self.0.len().checked_sub(other.len()) {
+            Some(0) if self.0.eq_ignore_ascii_case(other.as_bytes()) => true,
+            Some(0) => self.0.contains(&b'+') && self.is_decoded(other),
+            Some(longer) if longer % 2 == 0 => self.0.contains(&b'%') && self.is_decoded(other),
+            _ => false,
+        }
+    }
+
+    fn is_decoded(self, other: &str) -> bool {
+        let lower = |byte: u8| byte.to_ascii_lowercase();
+        self.bytes().map(lower).eq(other.bytes().map(lower))
     }
 
     pub(crate) fn contains_ignore_case(self, needle: &str) -> bool {

@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 
 use encoding_rs::{CoderResult, Decoder, Encoding};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use memchr::memmem;
 
 use crate::dialect::{Answer, Content, Dialects, Hints};
@@ -12,7 +12,7 @@ use crate::form::json::{self, Json};
 use crate::form::text;
 use crate::form::tree::Xml;
 use crate::form::xml::{self, Token, local_name};
-use crate::kvp::{contains_ignore_case, find_ignore_case};
+use crate::kvp::find_ignore_case;
 use crate::{Asked, Expected, ServiceException, range};
 
 /// What is known of an answer so far.
@@ -234,12 +234,16 @@ impl Recognizer {
         self.taken == self.limit
     }
 
+    #[cold]
+    #[inline(never)]
     fn begin_transcoding(&mut self, encoding: &'static Encoding, bytes: &[u8], last: bool) {
         self.decoder = Some(Box::new(encoding.new_decoder_with_bom_removal()));
         self.stage = Stage::Start;
         self.transcode(bytes, last);
     }
 
+    #[cold]
+    #[inline(never)]
     fn transcode(&mut self, bytes: &[u8], last: bool) {
         let Some(decoder) = &mut self.decoder else {
             return;
@@ -309,6 +313,8 @@ impl Recognizer {
         finding
     }
 
+    #[cold]
+    #[inline(never)]
     fn judge(&self, head: &[u8], ended: bool) -> Option<ServiceException> {
         let bytes = text::without_bom(head);
         let label = declared(bytes).or_else(|| {
@@ -754,36 +760,40 @@ fn hints(asked: &Asked, status: StatusCode, headers: &HeaderMap) -> Hints {
     let failed = status.as_u16() >= 400;
     let content_type = headers
         .get(CONTENT_TYPE)
-        .map_or(&[][..], |value| value.as_bytes());
-    let charset =
-        find_ignore_case(content_type, "charset=").map(|at| &content_type[at + "charset=".len()..]);
-    let charset = charset.map(|charset| {
-        charset
-            .split(|&byte| byte == b';')
-            .next()
-            .unwrap_or_default()
-    });
+        .map_or(&[][..], HeaderValue::as_bytes);
+    let is_html = find_ignore_case(content_type, "html").is_some();
+    let path = asked.uri().path().as_bytes();
     Hints {
-        problem_json: contains_ignore_case(content_type, "problem+json"),
-        challenge: headers
-            .get("cf-mitigated")
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"challenge")),
-        overloaded: asked.uri().path().len() > 6
-            && asked.uri().path().as_bytes()[..6].eq_ignore_ascii_case(b"/REST/")
+        problem_json: find_ignore_case(content_type, "problem+json").is_some(),
+        challenge: (failed || is_html)
+            && headers
+                .get("cf-mitigated")
+                .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"challenge")),
+        overloaded: path.len() > 6
+            && path[..6].eq_ignore_ascii_case(b"/REST/")
             && headers
                 .get("x-ms-bm-ws-info")
                 .is_some_and(|value| value == "1"),
         retry_after: failed && headers.contains_key(RETRY_AFTER),
-        encoding: charset
-            .map(|charset| charset.trim_ascii())
-            .and_then(|charset| {
-                Encoding::for_label(
-                    charset
-                        .strip_prefix(b"\"")
-                        .and_then(|charset| charset.strip_suffix(b"\""))
-                        .unwrap_or(charset),
-                )
-            }),
+        encoding: charset(content_type),
+    }
+}
+
+/// The encoding that a media type names, where it is not UTF-8.
+fn charset(content_type: &[u8]) -> Option<&'static Encoding> {
+    let at = find_ignore_case(content_type, "charset=")? + "charset=".len();
+    let label = content_type[at..]
+        .split(|&byte| byte == b';')
+        .next()?
+        .trim_ascii();
+    let label = label
+        .strip_prefix(b"\"")
+        .and_then(|label| label.strip_suffix(b"\""))
+        .unwrap_or(label);
+    if label.eq_ignore_ascii_case(b"utf-8") {
+        None
+    } else {
+        Encoding::for_label(label)
     }
 }
 

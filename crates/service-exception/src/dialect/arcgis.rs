@@ -109,6 +109,10 @@ fn judged(code: Option<String>, words: String, answer: &Answer<'_>) -> Report {
         Some(408) => Some(Disposition::Transient),
         Some(400..=499) => Some(Disposition::Permanent),
         Some(501 | 505) => Some(Disposition::Permanent),
+        // 500 also stands for mistakes, such as a layer that is not there; only the words tell.
+        Some(500) if crate::code::of_text(&words) == Some(Disposition::Permanent) => {
+            Some(Disposition::Permanent)
+        }
         Some(500..=599) => Some(Disposition::Transient),
         _ => None,
     };

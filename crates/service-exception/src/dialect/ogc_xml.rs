@@ -85,6 +85,9 @@ pub(super) fn report(element: &Element<'_>, xml: &Xml<'_>) -> Report {
 
 /// A Java stack trace says nothing of the request: only its first line and its causes count.
 fn without_trace(words: &str) -> String {
+    if !words.contains("at ") {
+        return words.to_owned();
+    }
     let kept = words
         .lines()
         .filter(|line| !line.trim_start().starts_with("at ") || !line.contains('('));

@@ -169,7 +169,6 @@ fn is_unasked(answer: &Answer<'_>) -> bool {
                         | Protocol::Stac
                         | Protocol::OpenEo
                         | Protocol::SensorThings
-                        | Protocol::Geocoder
                 )
         }
         _ => true,

@@ -68,9 +68,11 @@ impl Dialect for ProblemJson {
             push(&mut words, part);
         }
         let mut report = Report::new(words);
-        // A number is a vendor's own; what it means is in the status and the words.
         if let Some(code) = code {
             report = report.with_code(code);
+        } else if let Some(name) = title.as_deref().filter(|title| !title.contains(' ')) {
+            // Servers that have only a name for it put it there.
+            report = report.with_weight_of(name);
         }
         let delay = [
             "retry_after",

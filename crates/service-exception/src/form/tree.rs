@@ -94,7 +94,7 @@ impl<'a> Xml<'a> {
                 }
                 Some(Token::Text(range)) => {
                     if let Some(&top) = open.last() {
-                        elements[top].text.push_str(&entities(&text[range]));
+                        push_text(&mut elements[top].text, &text[range]);
                     }
                 }
                 Some(Token::CData(range)) => {
@@ -122,7 +122,7 @@ impl<'a> Xml<'a> {
                         // A text, or a CDATA section, that is cut off; a tag that is cut off says nothing.
                         let rest = rest.strip_prefix("<![CDATA[").unwrap_or(rest);
                         if !rest.starts_with('<') {
-                            elements[top].text.push_str(&entities(rest));
+                            push_text(&mut elements[top].text, rest);
                         }
                     }
                     break;
@@ -247,6 +247,14 @@ impl Element<'_> {
 
     pub(crate) fn stands_after_a_declaration(&self) -> bool {
         self.after_declaration
+    }
+}
+
+fn push_text(text: &mut String, more: &str) {
+    if more.contains('&') {
+        text.push_str(&entities(more));
+    } else {
+        text.push_str(more);
     }
 }
 

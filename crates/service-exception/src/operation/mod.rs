@@ -101,11 +101,23 @@ impl Operation {
     /// one counts), in the body's XML root, in a SOAP body or `SOAPAction`, or in the path. A POST that is not known is
     /// not safe to repeat; a GET that makes the server act (`Execute`, `Harvest`, `GetFeatureWithLock`) is not either.
     pub fn of(method: &Method, uri: &Uri, headers: &HeaderMap, body_head: Option<&[u8]>) -> Self {
+        let bytes = |name| headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+        let content_type = bytes(CONTENT_TYPE);
+        let accept = bytes(ACCEPT);
+        let soap_action = soap_action(headers, content_type);
+        Self::read(method, uri, accept, content_type, soap_action, body_head)
+    }
+
+    fn read(
+        method: &Method,
+        uri: &Uri,
+        accept: &[u8],
+        content_type: &[u8],
+        soap_action: Option<names::Name>,
+        body_head: Option<&[u8]>,
+    ) -> Self {
         let mut parameters = Parameters::default();
         parameters.read(uri.query().unwrap_or_default().as_bytes());
-        let content_type = headers
-            .get(CONTENT_TYPE)
-            .map_or(&[][..], HeaderValue::as_bytes);
         let mut body = xml_body::Body::default();
         if let Some(head) = body_head {
             let start = head
@@ -124,10 +136,14 @@ impl Operation {
             }
         }
         if body.name.is_none() {
-            body.name = soap_action(headers, content_type);
+            body.name = soap_action;
         }
 
-        let path = path::read(method, uri.path(), &parameters);
+        // What an OGC query names leaves nothing for the path to say but a file's ending.
+        let path = match (parameters.service, parameters.request) {
+            (Some(_), Some(_)) => path::Read::default(),
+            _ => path::read(method, uri.path(), &parameters),
+        };
         let action = parameters.request.or(body.name).or(path.action);
         let protocol = [
             parameters.service,
@@ -178,7 +194,7 @@ impl Operation {
                 None => Cow::Borrowed(""),
             },
         };
-        let expected = expected(protocol, action, &parameters, &path, headers, method);
+        let expected = expected(protocol, action, &parameters, &path, accept, method);
         let format = parameters
             .format
             .or(parameters.output_format)
@@ -231,7 +247,8 @@ pub struct Asked {
     method: Method,
     uri: Uri,
     accept: Option<HeaderValue>,
-    range: Option<HeaderValue>,
+    // Boxed: rare.
+    range: Option<Box<HeaderValue>>,
     operation: OnceCell<Operation>,
 }
 
@@ -246,7 +263,7 @@ impl Asked {
             method: method.clone(),
             uri: uri.clone(),
             accept: headers.get(ACCEPT).cloned(),
-            range: range.cloned(),
+            range: range.cloned().map(Box::new),
             operation: OnceCell::new(),
         }
     }
@@ -272,17 +289,17 @@ impl Asked {
     /// The operation, read at the first call.
     pub fn operation(&self) -> &Operation {
         self.operation.get_or_init(|| {
-            let mut headers = HeaderMap::new();
-            if let Some(accept) = &self.accept {
-                headers.insert(ACCEPT, accept.clone());
-            }
-            Operation::of(&self.method, &self.uri, &headers, None)
+            let accept = self
+                .accept
+                .as_ref()
+                .map_or(&[][..], |accept| accept.as_bytes());
+            Operation::read(&self.method, &self.uri, accept, &[], None, None)
         })
     }
 
     /// The byte range that was asked for, where the answer has to keep to it.
     pub fn range(&self) -> Option<&HeaderValue> {
-        self.range.as_ref()
+        self.range.as_deref()
     }
 }
 
@@ -382,7 +399,7 @@ fn expected(
     action: Option<names::Name>,
     parameters: &Parameters<'_>,
     path: &path::Read,
-    headers: &HeaderMap,
+    accept: &[u8],
     method: &Method,
 ) -> Expected {
     if *method == Method::HEAD {
@@ -391,11 +408,7 @@ fn expected(
     let name = action.map_or("", |action| action.name);
     let by =
         |format: Option<Decoded<'_>>| format.filter(|format| !format.0.is_empty()).map(by_format);
-    let accept = || {
-        headers
-            .get(ACCEPT)
-            .map_or(Expected::Unknown, |accept| by_accept(accept.as_bytes()))
-    };
+    let accept = || by_accept(accept);
     match protocol {
         Protocol::Wms | Protocol::Wmts | Protocol::Tms => match name {
             "GetMap" | "GetTile" | "GetLegendGraphic" => by(parameters.format)
@@ -449,6 +462,18 @@ fn expected(
 
 /// A format parameter: a media type or a server's short name.
 fn by_format(format: Decoded<'_>) -> Expected {
+    let common = |names: &[&str]| names.iter().any(|name| format.eq_ignore_case(name));
+    if common(&["image/png", "image/jpeg", "png"]) {
+        return Expected::Image;
+    }
+    if common(&[
+        "json",
+        "geojson",
+        "application/json",
+        "application/geo+json",
+    ]) {
+        return Expected::Json;
+    }
     let mut small = [0; 96];
     let format = format.copy_into(&mut small);
     let has = |word| contains_ignore_case(format, word);
@@ -484,6 +509,9 @@ fn by_format(format: Decoded<'_>) -> Expected {
 
 /// An `Accept` header: HTML where it is named at all, else the first type that is known.
 fn by_accept(accept: &[u8]) -> Expected {
+    if matches!(accept, b"" | b"*/*") {
+        return Expected::Unknown;
+    }
     if contains_ignore_case(accept, "text/html")
         || contains_ignore_case(accept, "application/xhtml")
     {

@@ -5,7 +5,6 @@ use http::Method;
 use super::names::Name;
 use super::{Expected, Parameters};
 use crate::Protocol;
-use crate::kvp::contains_ignore_case;
 
 /// What a path says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,20 +22,16 @@ pub(super) struct Read {
 }
 
 pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> Read {
-    let ending = extension(path);
+    let segments = Segments::of(path);
+    let last = segments.last();
     let read = Read {
-        expected: ending.and_then(by_extension),
+        expected: extension(last).and_then(by_extension),
         ..Read::default()
     };
-    let last = path
-        .trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or_default();
-    let has = |segment: &str| has_segment(path, segment);
+    let has = |segment: &str| segments.has(segment);
 
-    if is_arcgis(path) {
-        return arcgis(path, last, read);
+    if is_arcgis(&segments) {
+        return arcgis(&segments, read);
     }
     if last.eq_ignore_ascii_case("interpreter") || path.ends_with("/api/convert") {
         return Read {
@@ -55,7 +50,7 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
             ..read
         };
     }
-    if sensor_things(path) {
+    if sensor_things(&segments) {
         let fallback = Some(Expected::Json);
         return Read {
             protocol: Some(Protocol::SensorThings),
@@ -64,7 +59,7 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
             ..read
         };
     }
-    if let Some(fallback) = geocoder(path, last, parameters, method) {
+    if let Some(fallback) = geocoder(&segments, parameters, method) {
         // A batch that is answered at once only reads; one that becomes a job is a POST that is not known.
         let reads = last.eq_ignore_ascii_case("batch")
             || last.starts_with("addressbatch")
@@ -76,7 +71,7 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
             ..read
         };
     }
-    if contains_ignore_case(path.as_bytes(), "openeo") {
+    if segments.starts("openeo") {
         let acts = *method == Method::POST && !last.eq_ignore_ascii_case("validation");
         return Read {
             protocol: Some(Protocol::OpenEo),
@@ -100,7 +95,7 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
             ..read
         };
     }
-    if is_tile(path) {
+    if is_tile(&segments) {
         let fallback = Some(Expected::Unknown);
         return Read {
             protocol: Some(if has("collections") || has("tiles") && has("map") {
@@ -129,8 +124,8 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
             ..read
         };
     }
-    if has("collections") || last.eq_ignore_ascii_case("conformance") || has("stac") {
-        let stac = has("stac") || contains_ignore_case(path.as_bytes(), "stac");
+    if has("collections") || last.eq_ignore_ascii_case("conformance") || segments.starts("stac") {
+        let stac = segments.starts("stac");
         let data = [
             "coverage",
             "map",
@@ -155,114 +150,173 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
     read
 }
 
-fn is_arcgis(path: &str) -> bool {
-    let path = path.as_bytes();
-    contains_ignore_case(path, "/rest/services")
-        || contains_ignore_case(path, "/arcgis/rest")
-        || contains_ignore_case(path, "/arcgis/admin")
-        || contains_ignore_case(path, "/sharing/rest")
-        || ([
-            "/MapServer",
-            "/FeatureServer",
-            "/ImageServer",
-            "/GPServer",
-            "/GeocodeServer",
-            "/GeometryServer",
-            "/VectorTileServer",
-            "/SceneServer",
-            "/NAServer",
-        ])
-        .iter()
-        .any(|kind| contains_ignore_case(path, kind))
+/// The segments of a path, the last sixteen of them.
+struct Segments<'a> {
+    all: [&'a str; 16],
+    count: usize,
 }
 
-fn arcgis(path: &str, last: &str, read: Read) -> Read {
-    let protocol = Some(Protocol::ArcGis);
-    let segment = |name: &str| has_segment(path, name);
-    let acts = ARCGIS_ACTS
-        .iter()
-        .any(|name| last.eq_ignore_ascii_case(name))
-        || segment("uploads")
-        || segment("submitJob")
-        || contains_ignore_case(path.as_bytes(), "/arcgis/admin");
-    let name = ARCGIS_READS
-        .iter()
-        .chain(ARCGIS_ACTS)
-        .find(|name| last.eq_ignore_ascii_case(name));
-    let reads = !acts
-        && (ARCGIS_READS
-            .iter()
-            .any(|name| last.eq_ignore_ascii_case(name))
-            || contains_ignore_case(path.as_bytes(), "/GeometryServer/"));
-    let tile = segment("tile");
-    let expected = read.expected.or_else(|| match () {
-        () if tile && contains_ignore_case(path.as_bytes(), "VectorTileServer") => {
-            Some(Expected::VectorTile)
+impl<'a> Segments<'a> {
+    fn of(path: &'a str) -> Self {
+        let mut all = [""; 16];
+        let mut count = 0;
+        for (slot, segment) in all
+            .iter_mut()
+            .zip(path.rsplit('/').filter(|segment| !segment.is_empty()))
+        {
+            *slot = segment;
+            count += 1;
         }
-        () if tile => Some(Expected::Image),
-        () => None,
-    });
-    let action = match name {
-        Some(&name) => Some(Name {
-            name,
-            protocol,
-            safe: reads,
-        }),
-        None => tile.then_some(Name {
-            name: "tile",
-            protocol,
-            safe: true,
-        }),
+        all[..count].reverse();
+        Self { all, count }
+    }
+
+    fn all(&self) -> &[&'a str] {
+        &self.all[..self.count]
+    }
+
+    fn last(&self) -> &'a str {
+        self.all().last().copied().unwrap_or_default()
+    }
+
+    fn first_is(&self, wanted: &str) -> bool {
+        self.all()
+            .first()
+            .is_some_and(|first| first.eq_ignore_ascii_case(wanted))
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.all()
+            .iter()
+            .any(|segment| segment.eq_ignore_ascii_case(wanted))
+    }
+
+    fn has_any(&self, wanted: &[&str]) -> bool {
+        wanted.iter().any(|wanted| self.has(wanted))
+    }
+
+    fn starts(&self, wanted: &str) -> bool {
+        let wanted = wanted.as_bytes();
+        let starts = |segment: &&str| {
+            segment
+                .as_bytes()
+                .get(..wanted.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(wanted))
+        };
+        self.all().iter().any(starts)
+    }
+
+    /// Whether these stand one after the other.
+    fn has_row(&self, row: &[&str]) -> bool {
+        self.all().windows(row.len()).any(|window| {
+            window
+                .iter()
+                .zip(row)
+                .all(|(segment, wanted)| segment.eq_ignore_ascii_case(wanted))
+        })
+    }
+}
+
+fn is_arcgis(segments: &Segments<'_>) -> bool {
+    segments.has_any(ARCGIS_SERVERS)
+        || [
+            ["rest", "services"],
+            ["arcgis", "rest"],
+            ["arcgis", "admin"],
+            ["sharing", "rest"],
+        ]
+        .iter()
+        .any(|row| segments.has_row(row))
+}
+
+fn arcgis(segments: &Segments<'_>, read: Read) -> Read {
+    let protocol = Some(Protocol::ArcGis);
+    let last = segments.last();
+    let is = |names: &[&'static str]| {
+        names
+            .iter()
+            .copied()
+            .find(|name| last.eq_ignore_ascii_case(name))
     };
+    let acting = is(ARCGIS_ACTS);
+    let reading = is(ARCGIS_READS);
+    let acts = acting.is_some()
+        || segments.has_any(&["uploads", "submitJob"])
+        || segments.has_row(&["arcgis", "admin"]);
+    let reads = !acts && (reading.is_some() || segments.has("GeometryServer"));
+    let tile = segments.has("tile");
+    let by_path = match tile {
+        true if segments.has("VectorTileServer") => Some(Expected::VectorTile),
+        true => Some(Expected::Image),
+        false => None,
+    };
+    let name = acting.or(reading).or_else(|| tile.then_some("tile"));
+    let action = name.map(|name| Name {
+        name,
+        protocol,
+        safe: reads || tile && acting.is_none(),
+    });
     Read {
         protocol,
         action,
         reads,
         acts,
-        expected,
+        expected: read.expected.or(by_path),
         ..read
     }
 }
 
 fn geocoder(
-    path: &str,
-    last: &str,
+    segments: &Segments<'_>,
     parameters: &Parameters<'_>,
     method: &Method,
 ) -> Option<Expected> {
-    let contains = |part: &str| contains_ignore_case(path.as_bytes(), part);
+    let last = segments.last();
     let ends = |name: &str| last.eq_ignore_ascii_case(name);
-    let known = contains("/maps/api/geocode")
-        || contains("/maps/api/place")
-        || contains("/REST/v1/Locations")
-        || contains("/geocoding/v")
-        || contains("/geocode/v1")
-        || contains("/search/2/")
-        || contains("/geocoder/")
-        || contains("/mapbox.places")
-        || ends("searchJSON")
-        || ends("geocode")
-        || ends("revgeocode")
-        || ends("autocomplete")
-        || ends("reverse")
-        || ends("lookup")
-        || path.starts_with("/v1/search")
-        || path.starts_with("/v1/autosuggest")
-        || path.starts_with("/v1/discover")
-        || path.starts_with("/v3/convert-to")
-        || ends("search") && *method == Method::GET && parameters.question
-        || ends("api") && parameters.question;
-    let geonames_xml = ends("search") && !path.starts_with("/v1");
-    // GeoNames' and old Nominatim's /search answer XML or HTML where no format is asked for.
-    known.then_some(if geonames_xml {
-        Expected::Unknown
-    } else {
-        Expected::Json
-    })
+    let versioned = ["search", "autosuggest", "discover", "lookup"];
+    let known = segments.has_any(&[
+        "geocoding",
+        "geocoder",
+        "reverse_geocoding",
+        "mapbox.places",
+        "mapbox.places-permanent",
+    ]) || [
+        ["api", "geocode"],
+        ["api", "place"],
+        ["geocode", "v1"],
+        ["search", "2"],
+        ["v1", "Locations"],
+        ["v3", "convert-to"],
+    ]
+    .iter()
+    .any(|row| segments.has_row(row))
+        || [
+            "searchJSON",
+            "geocode",
+            "revgeocode",
+            "autocomplete",
+            "reverse",
+            "lookup",
+        ]
+        .iter()
+        .any(|name| ends(name))
+        || segments.first_is("v1")
+            && segments.all().get(1).is_some_and(|second| {
+                versioned
+                    .iter()
+                    .any(|name| second.eq_ignore_ascii_case(name))
+            });
+    // GeoNames' /search answers XML, and an old Nominatim's a page, where no format is asked for.
+    let asks = (ends("search") || ends("api")) && *method == Method::GET && parameters.question;
+    match (known, asks) {
+        (true, _) => Some(Expected::Json),
+        (false, true) => Some(Expected::Unknown),
+        (false, false) => None,
+    }
 }
 
-fn sensor_things(path: &str) -> bool {
-    (has_segment(path, "v1.0") || has_segment(path, "v1.1"))
+fn sensor_things(segments: &Segments<'_>) -> bool {
+    segments.has_any(&["v1.0", "v1.1"])
         && [
             "Things",
             "Datastreams",
@@ -275,29 +329,23 @@ fn sensor_things(path: &str) -> bool {
             "$batch",
         ]
         .iter()
-        .any(|set| contains_ignore_case(path.as_bytes(), set))
+        .any(|set| segments.starts(set))
 }
 
 /// `…/{z}/{x}/{y}.png`, with or without an ending or `@2x`; ArcGIS-like and WMTS-like orders as well.
-fn is_tile(path: &str) -> bool {
-    let mut segments = path.rsplit('/');
-    let last = segments.next().unwrap_or_default();
-    let last = last.split(['.', '@']).next().unwrap_or_default();
+fn is_tile(segments: &Segments<'_>) -> bool {
     let number = |segment: &str| {
         !segment.is_empty()
             && segment.len() <= 10
             && segment.bytes().all(|byte| byte.is_ascii_digit())
     };
-    number(last) && segments.next().is_some_and(number) && segments.next().is_some_and(number)
+    let [.., z, x, y] = segments.all() else {
+        return false;
+    };
+    number(z) && number(x) && number(y.split(['.', '@']).next().unwrap_or_default())
 }
 
-fn has_segment(path: &str, wanted: &str) -> bool {
-    path.split('/')
-        .any(|segment| segment.eq_ignore_ascii_case(wanted))
-}
-
-fn extension(path: &str) -> Option<&str> {
-    let last = path.rsplit('/').next()?;
+fn extension(last: &str) -> Option<&str> {
     let (stem, ending) = last.rsplit_once('.')?;
     (!stem.is_empty() && !ending.is_empty() && ending.len() <= 8).then_some(ending)
 }
@@ -347,6 +395,19 @@ const ENDINGS: &[(&str, Expected)] = &[
     ("las", Expected::Binary),
     ("h5", Expected::Binary),
     ("vrt", Expected::Xml),
+];
+
+const ARCGIS_SERVERS: &[&str] = &[
+    "MapServer",
+    "FeatureServer",
+    "ImageServer",
+    "GPServer",
+    "GeocodeServer",
+    "GeometryServer",
+    "VectorTileServer",
+    "SceneServer",
+    "NAServer",
+    "GeoDataServer",
 ];
 
 const ARCGIS_READS: &[&str] = &[
