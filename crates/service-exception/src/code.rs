@@ -57,6 +57,7 @@ pub(crate) fn disposition(
         other => by_text.unwrap_or(match (known, other) {
             (_, 501 | 505 | 510 | 511) => Permanent,
             (Some(Known::No), 500..) => Transient,
+            (None, 424) => Ambiguous,
             (Some(Known::No), _) | (None, 400..=499) => Permanent,
             _ => Ambiguous,
         }),
@@ -301,6 +302,8 @@ const TRANSIENT: &[&str] = &[
     "OperationTimedOut",
     // PyWPS.
     "NotEnoughStorage",
+    "FileStorageError",
+    "SchedulerNotAvailable",
     // Google.
     "UNKNOWN_ERROR",
     "NullPointerException",
@@ -531,6 +534,10 @@ const OUTAGES: &[&str] = &[
     "database is locked",
     "database system is",
     "database error",
+    "operationalerror",
+    "no such table",
+    "databaseerror",
+    "interfaceerror",
     "database unavailable",
     "broken pipe",
     "no route to host",
@@ -594,6 +601,7 @@ const OUTAGES: &[&str] = &[
     "no image returned from source",
     "could not read from",
     "wms connection",
+    "connection attempt failed",
     "query execution error",
     "error executing query",
     "could not be reached",
@@ -632,8 +640,24 @@ const TROUBLE: &[&str] = &[
     "upstream",
     "backend",
     "database",
+    "query error",
     "not ready",
     "not responding",
+    // What German, French, Dutch, Spanish, Italian and Polish pages say.
+    "wartung",
+    "nicht verf",
+    "nicht erreichbar",
+    "zeit\u{fc}berschreitung",
+    "indisponible",
+    "onderhoud",
+    "niet beschikbaar",
+    "mantenimiento",
+    "no disponible",
+    "manutenzione",
+    "non disponibile",
+    "niedost\u{119}pn",
+    "prace serwisowe",
+    "przerwa techniczna",
 ];
 
 /// Words that speak for a mistake in the request.
@@ -698,6 +722,14 @@ const MISTAKES: &[&str] = &[
     "expected",
     "cannot parse",
     "mismatch",
+    "maximum memory allowed",
+    "rejected",
+    "ung\u{fc}ltig",
+    "unbekannt",
+    "inconnu",
+    "onbekend",
+    "desconocid",
+    "sconosciut",
 ];
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ impl Dialect for Empty {
         }
         let operation = answer.asked().operation();
         let document = match operation.expected() {
+            // A point query without a hit may have nothing to say.
+            _ if operation.name() == "GetFeatureInfo" => false,
             Expected::Image | Expected::Xml | Expected::Binary => true,
             // MapServer writes nothing where a feature query has no hits.
             Expected::Json => operation.protocol() != Protocol::Wfs,

@@ -200,6 +200,10 @@ impl Report {
         self
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn code(&self) -> Option<&str> {
         self.code.as_deref()
     }

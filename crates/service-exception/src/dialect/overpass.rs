@@ -1,6 +1,7 @@
 use super::{Answer, Dialect, Report};
 use crate::Disposition;
 use crate::form::json::Json;
+use crate::form::text::squeeze;
 use crate::kvp::contains_ignore_case;
 
 /// Overpass: remarks at the end of a good document, and its page.
@@ -64,15 +65,15 @@ impl Dialect for Overpass {
 }
 
 fn remarked(remark: &str) -> Option<Report> {
-    let remark = remark.trim();
+    let remark = &squeeze(remark);
     let (kind, _) = remark.split_once(':')?;
     match kind {
         "runtime error" => Some(weighed(
-            Report::new(remark).with_code("runtime error"),
+            Report::new(remark.as_str()).with_code("runtime error"),
             remark,
         )),
         "static error" | "parse error" => Some(
-            Report::new(remark)
+            Report::new(remark.as_str())
                 .with_code(kind)
                 .with_disposition(Disposition::Permanent),
         ),

@@ -27,11 +27,12 @@ impl Dialect for HtmlPage {
         {
             return None;
         }
-        if !answer.has_failed()
-            && kind == Kind::SignIn
-            && answer.asked().operation().expected() == Expected::Html
-        {
-            return None;
+        if !answer.has_failed() && kind == Kind::SignIn && !is_unasked(answer) {
+            let operation = answer.asked().operation();
+            // Of a site that is not known, the page may be what was asked for.
+            if operation.expected() == Expected::Html || !operation.is_geospatial() {
+                return None;
+            }
         }
         let words = page.words();
         let report = match page.status() {
@@ -61,9 +62,8 @@ enum Kind {
 }
 
 fn kind(page: &Page, answer: &Answer<'_>) -> Kind {
-    // Of a page that was asked for, what its title says counts: its headings may be about errors.
-    let is_asked = answer.asked().operation().expected() == Expected::Html;
-    let heads = match is_asked && page.has_title_of_its_own() {
+    // Of a page that may be what was asked for, its title counts: its headings may be about errors.
+    let heads = match page.has_title_of_its_own() && !is_unasked(answer) {
         true => [page.title(), ""],
         false => [page.title(), page.heading()],
     };

@@ -28,7 +28,14 @@ impl Dialect for ProcessFailed {
                 || Report::new(xml.text_within(failed)),
                 |report| ogc_xml::report(report, xml),
             );
-        Some(report.or_else(Disposition::Permanent))
+        // A process that failed fails again; where its words speak of an outage, nobody can tell.
+        let outage = crate::code::of_text(report.message())
+            .is_some_and(|said| said != Disposition::Permanent);
+        Some(match report.code().map(crate::code::of_code) {
+            Some(crate::code::Known::Decides(_)) => report,
+            _ if outage => report.with_disposition(Disposition::Ambiguous),
+            _ => report.with_disposition(Disposition::Permanent),
+        })
     }
 }
 

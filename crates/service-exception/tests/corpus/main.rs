@@ -434,6 +434,109 @@ fn blanks_comments_and_a_byte_order_mark_change_nothing() {
     }
 }
 
+#[test]
+fn the_media_type_decides_nothing() {
+    for case in all_cases() {
+        let Some(stored) = &case.stored else { continue };
+        let kind = |media_type: Option<&'static str>| {
+            let mut headers = stored.headers.clone();
+            headers.remove("content-type");
+            if let Some(media_type) = media_type {
+                headers.insert("content-type", HeaderValue::from_static(media_type));
+            }
+            kind(Recognizer::new(case.asked(), stored.status, &headers).push_last(&stored.body))
+        };
+        let plain = kind(None);
+        for media_type in [
+            "text/html",
+            "image/png",
+            "application/octet-stream",
+            "text/xml; charset=utf-8",
+            "application/json",
+            "application/vnd.ogc.se_xml",
+            "text/plain",
+        ] {
+            // What an image's label is on, a challenge's header may change; nothing of that is here.
+            assert_eq!(
+                kind(Some(media_type)),
+                plain,
+                "{} as {media_type}",
+                case.file
+            );
+        }
+    }
+}
+
+#[test]
+fn the_encoding_and_the_spacing_change_nothing() {
+    for case in all_cases() {
+        let Some(stored) = &case.stored else { continue };
+        let body = &stored.body[..stored.body.len().min(1000)];
+        let Ok(text) = std::str::from_utf8(body) else {
+            continue;
+        };
+        if text.contains("encoding=\"ISO") {
+            continue;
+        }
+        let read = |body: &[u8]| kind(case.recognizer(stored).with_limit(8192).push_last(body));
+        let plain = read(body);
+        if text.trim_start().starts_with(['<', '{', '[']) {
+            for (mark, unit) in [
+                (&b"\xFF\xFE"[..], u16::to_le_bytes as fn(u16) -> [u8; 2]),
+                (b"\xFE\xFF", u16::to_be_bytes),
+            ] {
+                let wide: Vec<u8> = text.encode_utf16().flat_map(unit).collect();
+                assert_eq!(
+                    read(&[mark, &wide].concat()),
+                    plain,
+                    "{} in UTF-16 with a mark",
+                    case.file
+                );
+                assert_eq!(read(&wide), plain, "{} in UTF-16", case.file);
+            }
+        }
+        if text.starts_with(['{', '[']) {
+            assert_eq!(read(spaced(text).as_bytes()), plain, "{} spaced", case.file);
+        }
+        if text.starts_with('<') {
+            assert_eq!(
+                read(text.replace(' ', "\r\n\t ").as_bytes()).map(|(code, _)| code),
+                plain.map(|(code, _)| code),
+                "{} spaced",
+                case.file
+            );
+        }
+    }
+}
+
+/// JSON with blanks wherever they may stand.
+fn spaced(text: &str) -> String {
+    let mut spaced = String::new();
+    let (mut within, mut escaped) = (false, false);
+    for character in text.chars() {
+        let is_mark = !within && matches!(character, '{' | '}' | '[' | ']' | ':' | ',');
+        if is_mark {
+            spaced.push_str("\r\n\t ");
+        }
+        spaced.push(character);
+        if is_mark {
+            spaced.push(' ');
+        }
+        within ^= character == '"' && !escaped;
+        escaped = character == '\\' && !escaped;
+    }
+    spaced
+}
+
+fn kind(finding: Finding) -> Option<(Option<String>, Disposition)> {
+    match finding {
+        Finding::Exception(exception) => {
+            Some((exception.code().map(str::to_owned), exception.disposition()))
+        }
+        _ => None,
+    }
+}
+
 fn all_cases() -> impl Iterator<Item = Case> {
     cases("modelled").into_iter().chain(cases("recorded"))
 }
