@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use service_exception::{Asked, Finding, Recognizer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use tower_spatial::{
     call::{Outcome, Verdict},
@@ -114,8 +114,12 @@ async fn send(
 ) -> Result<Response<Incoming>, hyper::Error> {
     let (client, mut server) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move {
+        // Not before something was asked: an answer, or an end, that comes first belongs to no request.
+        let asked = server.read_u8().await;
         // The end of the file is the end of the connection. A client that has seen enough is no failure.
-        let _ = server.write_all(&raw).await;
+        if asked.is_ok() {
+            let _ = server.write_all(&raw).await;
+        }
         let _ = server.shutdown().await;
         let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
     });
