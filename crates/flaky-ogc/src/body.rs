@@ -65,10 +65,16 @@ impl ScriptedBody {
             Cut::Reset => End::Reset,
             Cut::Close | Cut::ResetStream(_) => End::Close,
         };
-        self.control.arm(Takeover {
+        let takeover = Takeover {
             parts: Vec::new(),
             end,
-        });
+        };
+        if self.http2 {
+            // Nothing more is written, so that no flush would fire it.
+            self.control.take_over(takeover);
+        } else {
+            self.control.arm(takeover);
+        }
         // Never woken: the takeover drops this body.
         Poll::Pending
     }

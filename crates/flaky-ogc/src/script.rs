@@ -135,7 +135,8 @@ impl Script {
         self
     }
 
-    /// HTTP/1 connections that are idle for so long are closed. Not scaled; never where it is not set.
+    /// HTTP/1 connections that are idle for so long are closed, also while a head is incomplete: hyper has one timer for
+    /// both. Not scaled; never where it is not set.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = Some(timeout);
         self

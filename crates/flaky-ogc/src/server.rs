@@ -1,10 +1,11 @@
 use std::future::{Future, pending};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -185,11 +186,12 @@ async fn connection(stream: TcpStream, state: Arc<State>, mut outages: watch::Re
     let stream = Arc::new(stream);
     let (control, mut takeovers) = Control::new(&stream);
     let socket = Socket::new(Arc::clone(&stream), control.clone());
+    let streams = Streams::default();
     let takeover = {
         let service = hyper::service::service_fn(|request| {
             Arc::clone(&state).answer(request, control.clone())
         });
-        let mut server = auto::Builder::new(TokioExecutor::new());
+        let mut server = auto::Builder::new(streams.clone());
         if let Some(timeout) = state.script.idle_timeout {
             server
                 .http1()
@@ -210,11 +212,36 @@ async fn connection(stream: TcpStream, state: Arc<State>, mut outages: watch::Re
             _ = serving => return,
         }
     };
+    // Streams hold the socket, too.
+    streams.end().await;
     // An error means that the peer is gone already.
     let _ = match takeover {
         Some(takeover) => finish(&stream, takeover, |pause| state.clock.real(pause)).await,
         None => stream.set_zero_linger(),
     };
+}
+
+/// The tasks in which hyper runs the streams of an HTTP/2 connection: they end with it, and not when they notice.
+#[derive(Clone, Debug, Default)]
+struct Streams(Arc<Mutex<JoinSet<()>>>);
+
+impl Streams {
+    async fn end(&self) {
+        let mut tasks = std::mem::take(&mut *self.lock());
+        tasks.shutdown().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let mut tasks = self.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(stream);
+    }
 }
 
 /// The address, kept while nobody listens: an outage must not lose the port to somebody else.
