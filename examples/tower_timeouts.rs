@@ -24,9 +24,9 @@ use tower_spatial::{
     ConcurrencyLimitLayer, exception::ServiceExceptionLayer, find, retry::RetryPolicy,
 };
 
-const ATTEMPT: Duration = Duration::from_millis(150);
-const WHOLE: Duration = Duration::from_millis(500);
-const SILENCE: Duration = Duration::from_millis(100);
+const ATTEMPT: Duration = Duration::from_millis(300);
+const WHOLE: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_millis(200);
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {

@@ -83,7 +83,7 @@ pub(super) const TROUBLES: [Trouble; 7] = [
         },
     },
     Trouble {
-        seconds: 245..265,
+        seconds: 245..255,
         name: "bodies cut",
         weather: || Weather::Faults {
             share: 0.1,
