@@ -9,12 +9,13 @@
 //! * `tower`: tower's retry, with a policy that clones the request and counts, concurrency limit and timeout.
 //! * `tower-resilience`: its retry, circuit breaker, rate limiter, bulkhead and time limiter.
 //! * `ours`: tower's retry with our policy, our limit per host, tower's timeout, our exception layer.
+//! * `octets`: the image's bytes as `application/octet-stream`, asked for at a path that no protocol knows.
 //!
 //! Numbers, all of them over the bare row
 //! * ns: every round takes one sample of ~0.3 ms of each row, so that what slows the machine meets all rows; the number
 //!   is the median of the differences within a round. All rows are made anew every few rounds, at other addresses. ± is
 //!   two standard errors, from ten groups of those makings. Where a must is closer to its limit than that, more rounds
-//!   follow, up to a bound. Futures are polled by hand on one thread: no scheduler and no system call is in it. Ratios
+//!   follow, up to a bound. Futures are polled by hand on one thread: no scheduler is in it, a system call only in the last table. Ratios
 //!   carry over to other machines, nanoseconds do not.
 //! * instructions: callgrind, collecting inside the loop over 500 calls only. Repeatable to 0.1 %. Reading the clock is
 //!   dearer there than it is in life.

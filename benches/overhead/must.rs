@@ -75,6 +75,7 @@ impl fmt::Display for Must {
 pub(crate) fn short(value: f64) -> String {
     let digits = match value.abs() {
         whole if whole.fract() == 0.0 => 0,
+        part if part < 1.0 => 3,
         small if small < 10.0 => 2,
         middle if middle < 100.0 => 1,
         _ => 0,
