@@ -50,7 +50,7 @@ impl Report {
         if self.terminal {
             let bar = ProgressBar::with_draw_target(Some(tiles), ProgressDrawTarget::stdout());
             if let Ok(style) =
-                ProgressStyle::with_template("{prefix:<13} {bar:20} {pos:>4}/{len} {wide_msg}")
+                ProgressStyle::with_template("{prefix:<13} {bar:14} {pos:>4}/{len} {wide_msg}")
             {
                 bar.set_style(style);
             }
@@ -93,7 +93,7 @@ impl Report {
             missing,
         } = outcome.tally;
         let result = format!(
-            "{right} right, {wrong} wrong, {missing} missing after {:.0} s",
+            "{right} right, {wrong} wrong, {missing} missing, {:.0} s",
             outcome.took.as_secs_f64()
         );
         match self.bar.take() {
