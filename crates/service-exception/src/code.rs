@@ -308,6 +308,14 @@ const TRANSIENT: &[&str] = &[
     "UNKNOWN_ERROR",
     "NullPointerException",
     "SERVER_TIMEOUT",
+    // Python's and Java's own, which some servers give as codes: a file of the server's is gone, a store cannot be reached.
+    "FileNotFoundError",
+    "OperationalError",
+    "MemoryError",
+    "OSError",
+    "IOError",
+    "IOException",
+    "SQLException",
 ];
 
 const THROTTLED: &[&str] = &[
@@ -443,6 +451,10 @@ const SOURCE_GONE: &[&str] = &[
     "connection timed out",
     "statement timeout",
     "read timed out",
+    "operationalerror",
+    "no such table",
+    "database is locked",
+    "unable to open database",
     "out of memory",
     "outofmemoryerror",
     "no space left on device",
@@ -600,6 +612,12 @@ const OUTAGES: &[&str] = &[
     "could not get any sources",
     "no image returned from source",
     "could not read from",
+    "could not retrieve",
+    "could not initialize",
+    "could not load repository",
+    "could not submit job",
+    "error while communicating",
+    "error from renderd",
     "wms connection",
     "connection attempt failed",
     "query execution error",

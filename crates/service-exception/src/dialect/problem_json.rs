@@ -106,7 +106,7 @@ impl Dialect for CodeAndDescription {
     }
 
     fn summary(&self) -> &'static str {
-        "{\"code\",\"description\"} and {\"code\",\"message\"} with a 4xx or 5xx (OGC API of pygeoapi, MapServer, QGIS; STAC, openEO)"
+        "{\"code\",\"description\"} and {\"code\",\"message\"} with a 4xx or 5xx (OGC API of pygeoapi, MapServer, QGIS; PyWPS, STAC, openEO)"
     }
 
     fn read(&self, answer: &Answer<'_>) -> Option<Report> {
@@ -119,10 +119,15 @@ impl Dialect for CodeAndDescription {
         } else {
             json
         };
-        let code = json
-            .get("code")
-            .or_else(|| json.get("exceptionCode"))
-            .and_then(Json::as_code)?;
+        let code = ["code", "exceptionCode"]
+            .into_iter()
+            .find_map(|name| json.get(name))?
+            .as_code()?;
+        // PyWPS repeats the status there, and gives the exception its name beside it.
+        let name = json.get("name").and_then(Json::as_str);
+        let code = name
+            .filter(|_| code == answer.status().as_str())
+            .unwrap_or(code);
         let mut words = String::new();
         for name in ["description", "message", "title", "detail", "details"] {
             if let Some(value) = json.get(name) {

@@ -782,6 +782,35 @@ const FAILURES: &[Failure] = &[
         Some("ExpiredToken"),
         "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>",
     ),
+    // PyWPS, pycsw, stac-fastapi.
+    Failure(
+        "https://maps.example.org/wps?service=WPS&request=DescribeProcess",
+        400,
+        "Q",
+        Some("ServerBusy"),
+        "{\n  \"version\": \"4.7.0\",\n  \"code\": 400,\n  \"locator\": \"\",\n  \"name\": \"ServerBusy\",\n  \"description\": \"Maximum number of processes in queue reached. Please try later.\"\n}",
+    ),
+    Failure(
+        "https://maps.example.org/csw?service=CSW&request=GetRecords",
+        200,
+        "T",
+        Some("NoApplicableCode"),
+        "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>\n<!-- pycsw 2.6.2 -->\n<ows:ExceptionReport xmlns:ows=\"http://www.opengis.net/ows\" version=\"1.2.0\" language=\"en-US\"><ows:Exception locator=\"service\" exceptionCode=\"NoApplicableCode\"><ows:ExceptionText>Could not initialize repository. Check server logs</ows:ExceptionText></ows:Exception></ows:ExceptionReport>",
+    ),
+    Failure(
+        "https://maps.example.org/csw?service=CSW&request=GetRecords",
+        200,
+        "T",
+        Some("InvalidParameterValue"),
+        "<ows:ExceptionReport xmlns:ows=\"http://www.opengis.net/ows\"><ows:Exception locator=\"constraint\" exceptionCode=\"InvalidParameterValue\"><ows:ExceptionText>Invalid query: (sqlite3.OperationalError) no such table: records</ows:ExceptionText></ows:Exception></ows:ExceptionReport>",
+    ),
+    Failure(
+        STAC,
+        500,
+        "T",
+        Some("FileNotFoundError"),
+        "{\"code\":\"FileNotFoundError\",\"description\":\"[Errno 2] No such file or directory: '/data/stac.json'\"}",
+    ),
     // What stands in between.
     Failure(
         GET_MAP,
