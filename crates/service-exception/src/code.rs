@@ -129,6 +129,9 @@ pub(crate) fn of_code(code: &str) -> Known {
     let code = code.trim();
     let code = code.rsplit([':', '/', '#']).next().unwrap_or(code);
     let is = |names: &[&str]| names.iter().any(|name| same_name(name, code));
+    if is(PERMANENT) {
+        return Known::Decides(Permanent);
+    }
     if is(NOTHING) {
         return Known::SaysNothing;
     }
@@ -137,9 +140,6 @@ pub(crate) fn of_code(code: &str) -> Known {
     }
     if is(THROTTLED) {
         return Known::Decides(Throttled);
-    }
-    if is(PERMANENT) {
-        return Known::Decides(Permanent);
     }
     let has = |words: &[&str]| {
         words

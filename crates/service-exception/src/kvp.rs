@@ -2,15 +2,23 @@
 
 /// The pairs of `application/x-www-form-urlencoded` text, still encoded.
 pub(crate) fn pairs(text: &[u8]) -> impl Iterator<Item = Pair<'_>> {
-    text.split(|&byte| byte == b'&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-            Pair {
-                name: &pair[..at],
-                value: pair.get(at + 1..).unwrap_or_default(),
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'&', rest).unwrap_or(rest.len());
+            let pair = &rest[..end];
+            rest = rest.get(end + 1..).unwrap_or_default();
+            if !pair.is_empty() {
+                let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+                let value = pair.get(at + 1..).unwrap_or_default();
+                return Some(Pair {
+                    name: &pair[..at],
+                    value,
+                });
             }
-        })
+        }
+        None
+    })
 }
 
 /// One pair, both sides as they stand in the text.

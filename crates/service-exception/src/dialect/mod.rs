@@ -233,7 +233,11 @@ impl Report {
         });
         let credentials =
             self.credentials || self.code.as_deref().is_some_and(code::wants_credentials);
-        let retry_after = self.retry_after.or_else(|| code::delay_in(&self.message));
+        let advised = || match disposition {
+            Disposition::Permanent => None,
+            _ => code::delay_in(&self.message),
+        };
+        let retry_after = self.retry_after.or_else(advised);
         ServiceException {
             dialect,
             code: self.code.as_deref().map(mask::short),
