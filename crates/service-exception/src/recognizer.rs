@@ -15,6 +15,10 @@ use crate::form::xml::{self, Token, local_name};
 use crate::kvp::find_ignore_case;
 use crate::{Asked, Expected, ServiceException, range};
 
+mod suspicion;
+
+use suspicion::Suspicion;
+
 /// What is known of an answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -278,10 +282,15 @@ impl Recognizer {
     }
 
     fn context(&self) -> Context {
+        let failed = self.status.as_u16() >= 400;
         Context {
-            failed: self.status.as_u16() >= 400,
+            failed,
             own: self.dialects.has_own(),
-            overloaded: self.hints.overloaded,
+            careful: failed
+                || self.dialects.has_own()
+                || self.hints.overloaded
+                || self.hints.problem_json
+                || self.status == StatusCode::ACCEPTED,
             limit: self.limit,
         }
     }
@@ -381,7 +390,8 @@ impl Clone for Recognizer {
 struct Context {
     failed: bool,
     own: bool,
-    overloaded: bool,
+    /// No JSON is good before all of it was read.
+    careful: bool,
     limit: usize,
 }
 
@@ -424,8 +434,7 @@ enum Stage {
     Json {
         from: usize,
         scanner: json::Scanner,
-        suspect: bool,
-        broken: bool,
+        suspicion: Suspicion,
     },
     Text {
         call: bool,
@@ -434,7 +443,7 @@ enum Stage {
 
 impl Stage {
     fn is_broken(&self) -> bool {
-        matches!(self, Self::Json { broken: true, .. })
+        matches!(self, Self::Json { suspicion, .. } if suspicion.broken)
     }
 
     /// Reads on from where the last call ended; `head` begins as it began then.
@@ -536,13 +545,9 @@ impl Stage {
                     return Step::More;
                 }
                 Self::Json {
-                    from,
-                    scanner,
-                    suspect,
-                    broken,
+                    scanner, suspicion, ..
                 } => {
-                    let _ = from;
-                    return scan_json(head, scanner, suspect, broken, context);
+                    return scan_json(head, scanner, suspicion, context);
                 }
                 Self::Text { call } => {
                     if *call {
@@ -577,8 +582,18 @@ impl Stage {
             Self::Watch { found, .. } if *found || context.own => Step::Judge,
             Self::Watch { known: true, .. } => Step::Clean,
             Self::Watch { .. } => Step::Ask,
-            Self::Json { suspect, .. } if *suspect || context.failed || context.own => Step::Judge,
-            Self::Json { .. } => Step::Ask,
+            Self::Json {
+                scanner, suspicion, ..
+            } => {
+                if let Some((key, value)) = scanner.open_member(head) {
+                    suspicion.weigh(&head[key], &head[value]);
+                }
+                if suspicion.is_left() || context.careful {
+                    Step::Judge
+                } else {
+                    Step::Ask
+                }
+            }
             Self::Text { .. } if binary => Step::Clean,
             // Too little to tell words from data.
             Self::Text { .. } if !ended && head.len() < 16 && !context.failed => Step::Clean,
@@ -590,8 +605,7 @@ impl Stage {
         Self::Json {
             from,
             scanner: json::Scanner::starting_at(from),
-            suspect: false,
-            broken: false,
+            suspicion: Suspicion::default(),
         }
     }
 
@@ -619,37 +633,38 @@ impl Stage {
 fn scan_json(
     head: &[u8],
     scanner: &mut json::Scanner,
-    suspect: &mut bool,
-    broken: &mut bool,
+    suspicion: &mut Suspicion,
     context: Context,
 ) -> Step {
-    let careful = context.failed || context.own || context.overloaded;
     loop {
         let Some(event) = scanner.next(head) else {
             return Step::More;
         };
-        if scanner.is_array() && !careful {
+        if scanner.is_array() && !context.careful {
             return Step::Clean;
         }
+        let is_good = !context.careful && !suspicion.is_serious();
         match event {
-            json::Event::Opened { key, first } => {
-                let key = &head[key];
-                // Nothing that comes after the features can make a failure of them.
-                if first == b'[' && key == b"features" && !careful && !*suspect {
-                    return Step::Clean;
-                }
-                *suspect |= SUSPICIOUS.contains(&key);
+            // Nothing that comes after the features can make a failure of them.
+            json::Event::Opened { key, first: b'[' }
+                if is_good && &head[key.clone()] == b"features" =>
+            {
+                return Step::Clean;
             }
+            json::Event::Opened { .. } => {}
             json::Event::Member { key, value } => {
-                if &head[key] == b"type" && !careful && !*suspect && GEOJSON.contains(&&head[value])
-                {
+                let (key, value) = (&head[key], &head[value]);
+                if is_good && key == b"type" && GEOJSON.contains(&value) {
                     return Step::Clean;
                 }
+                suspicion.weigh(key, value);
             }
-            json::Event::Closed if *suspect || careful => return Step::Closed(scanner.position()),
+            json::Event::Closed if suspicion.is_left() || context.careful => {
+                return Step::Closed(scanner.position());
+            }
             json::Event::Closed => return Step::Ask,
             // What it is instead shows when all of it is there.
-            json::Event::Broken => *broken = true,
+            json::Event::Broken => suspicion.broken = true,
         }
     }
 }
@@ -917,38 +932,6 @@ const KNOWN: &[&[u8]] = &[
 const HTML: &[&str] = &[
     "html", "head", "body", "title", "h1", "h2", "h3", "h4", "p", "div", "center", "b", "br", "hr",
     "pre", "font", "table", "ul", "script", "meta", "form", "span", "strong", "img",
-];
-
-/// Top-level names that a failure may use; without one of them JSON is good.
-const SUSPICIOUS: &[&[u8]] = &[
-    b"error",
-    b"errors",
-    b"Error",
-    b"exception",
-    b"exceptions",
-    b"Exception",
-    b"ExceptionReport",
-    b"ServiceExceptionReport",
-    b"ServiceException",
-    b"fault",
-    b"Fault",
-    b"success",
-    b"ok",
-    b"code",
-    b"message",
-    b"Message",
-    b"messages",
-    b"status",
-    b"statusCode",
-    b"errorMessage",
-    b"error_message",
-    b"title",
-    b"remark",
-    b"info",
-    b"infocode",
-    b"geocoding",
-    b"meta",
-    b"resourceSets",
 ];
 
 const GEOJSON: &[&[u8]] = &[

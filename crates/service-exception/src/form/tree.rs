@@ -8,6 +8,12 @@ use crate::form::xml::{Attributes, Scanner, Token, local_name, prefix};
 /// Elements beyond this are not kept.
 const MOST_ELEMENTS: usize = 4096;
 
+/// Elements open at once, and namespaces declared at once, beyond which the rest is not read: work stays linear.
+const MOST_OPEN: usize = 256;
+
+/// An end tag is looked for among so many open elements; what no server forgets to close is not closed here either.
+const MOST_FORGOTTEN: usize = 8;
+
 /// An XML head as elements in document order.
 #[derive(Clone, Debug, Default)]
 pub struct Xml<'a> {
@@ -36,7 +42,7 @@ impl<'a> Xml<'a> {
         let mut open: Vec<usize> = Vec::new();
         let mut namespaces: Vec<(usize, &'a str, &'a str)> = Vec::new();
         let mut after_declaration = false;
-        while elements.len() < MOST_ELEMENTS {
+        while elements.len() < MOST_ELEMENTS && open.len() < MOST_OPEN {
             match scanner.next(bytes) {
                 Some(Token::Start {
                     name,
@@ -49,8 +55,10 @@ impl<'a> Xml<'a> {
                         let declared = attribute
                             .strip_prefix(b"xmlns:")
                             .or_else(|| (attribute == b"xmlns").then_some(&b""[..]));
-                        if let (Some(declared), Ok(value)) = (declared, std::str::from_utf8(value))
-                        {
+                        if let (Some(declared), Ok(value)) = (
+                            declared.filter(|_| namespaces.len() < MOST_OPEN),
+                            std::str::from_utf8(value),
+                        ) {
                             namespaces.push((
                                 depth,
                                 std::str::from_utf8(declared).unwrap_or_default(),
@@ -82,10 +90,9 @@ impl<'a> Xml<'a> {
                 }
                 Some(Token::End { name }) => {
                     // What was left open inside ends with it; an end that matches nothing is passed over.
-                    if let Some(at) = open
-                        .iter()
-                        .rposition(|&index| elements[index].name == &text[name.clone()])
-                    {
+                    let near = open.len().saturating_sub(MOST_FORGOTTEN);
+                    let matches = |&index: &usize| elements[index].name == &text[name.clone()];
+                    if let Some(at) = open[near..].iter().rposition(matches).map(|at| near + at) {
                         elements[open[at]].complete = true;
                         open.truncate(at);
                         let depth = open.len();

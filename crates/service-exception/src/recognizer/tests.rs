@@ -451,3 +451,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_hostile_document_takes_time_in_proportion_to_its_length() {
+    let many = |piece: &str| piece.repeat(1_000_000 / piece.len());
+    for body in [
+        format!("<ServiceExceptionReport>{}", many("</x>")),
+        format!("<ServiceExceptionReport>{}", many("<x>")),
+        format!("<ServiceExceptionReport>{}", many("<x/>")),
+        format!("<ServiceExceptionReport {}>", many("xmlns:a='b' ")),
+        format!("<Envelope>{}", many("<Body/>")),
+        format!("{{\"error\":{}", many("[")),
+        format!("{{\"error\":{{\"message\":\"{}", many("\\\\u00")),
+        format!("<html>{}", many("<title>")),
+        format!("<html>{}", many("<script>")),
+        format!("<html>{}", many("&")),
+        format!("<ServiceException>{}", many("token=&")),
+        format!("<a>{}", many("<!")),
+        many("<!-- "),
+        many("<?xml "),
+    ] {
+        // Quadratic work would be a million times a million steps, and not come back.
+        let mut recognizer = recognizer(GET_FEATURE, 200, &[]).whole_document();
+        for piece in body.as_bytes().chunks(1000) {
+            let _ = recognizer.push(piece);
+        }
+        let _ = recognizer.finish(true);
+    }
+}
