@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Uri};
 use proptest::prelude::*;
 
