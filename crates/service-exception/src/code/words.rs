@@ -123,7 +123,12 @@ pub(super) const PERMANENT: &[&str] = &[
     "Sender",
     "VersionMismatch",
     "MustUnderstand",
-    "QuotaNotFound",
+    // OAI-PMH 2.0 §3.6.
+    "badArgument",
+    "badResumptionToken",
+    "badVerb",
+    "cannotDisseminateFormat",
+    "idDoesNotExist",
 ];
 
 /// A limit on how many requests are answered.
@@ -343,6 +348,17 @@ pub(super) const OUTAGES: &[&str] = &[
     "could not get any sources",
     "no image returned from source",
     "could not read from",
+    "tns:",
+    "canceling statement",
+    "statement canceled",
+    "curl error",
+    "could not resolve host",
+    "couldn't resolve host",
+    "unable to resolve host",
+    "getaddrinfo",
+    "no healthy upstream",
+    "handshake fail",
+    "read-only file system",
     "could not retrieve",
     "could not initialize",
     "could not load repository",

@@ -13,6 +13,7 @@ use crate::form::tree::Xml;
 use crate::{Asked, Disposition, ServiceException, code, mask};
 
 mod arcgis;
+mod catalogue;
 mod empty;
 mod geocoder;
 mod object_store;
@@ -354,6 +355,8 @@ const STANDARD: &[&dyn Dialect] = &[
     &soap::Soap,
     &processing::ProcessFailed,
     &processing::TransactionFailed,
+    &catalogue::OaiPmh,
+    &catalogue::Sru,
     &ogc_json::OwsJson,
     &overpass::Overpass,
     &geocoder::GeoNames,

@@ -71,7 +71,9 @@ fn is_failing_status(value: &[u8]) -> bool {
         Some(b'{') => true,
         Some(b'0'..=b'9') => !matches!(value, b"0" | b"200" | b"1"),
         Some(b'"') => {
-            let word = value[1..].strip_suffix(b"\"").unwrap_or_else(|| &value[1..]);
+            let word = value[1..]
+                .strip_suffix(b"\"")
+                .unwrap_or_else(|| &value[1..]);
             let shouts = word
                 .iter()
                 .all(|byte| byte.is_ascii_uppercase() || *byte == b'_');

@@ -73,6 +73,9 @@ pub(super) const SUSPECTS: &[&[u8]] = &[
     b"ElevationResponse",
     b"WebServiceException",
     b"ARCXML",
+    b"OAI-PMH",
+    b"searchRetrieveResponse",
+    b"explainResponse",
 ];
 
 /// Roots of good answers, of which nothing has to be asked.

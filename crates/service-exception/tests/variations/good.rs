@@ -287,4 +287,114 @@ const GOOD: &[(&str, &str)] = &[
         "https://example.org/rpc",
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":3,\"error\":null}",
     ),
+    (
+        "https://maps.example.org/csw?mode=oaipmh",
+        "<OAI-PMH xmlns='http://www.openarchives.org/OAI/2.0/'><error code='noRecordsMatch'>none</error></OAI-PMH>",
+    ),
+    (
+        "https://maps.example.org/csw?mode=oaipmh",
+        "<OAI-PMH xmlns='http://www.openarchives.org/OAI/2.0/'><ListRecords><record><metadata><error code='1'/></metadata></record></ListRecords></OAI-PMH>",
+    ),
+    (
+        "https://titiler.example.org/healthz",
+        "{\"status\":\"UP!\"}",
+    ),
+    ("https://titiler.example.org/healthz", "{\"status\":\"UP\"}"),
+    (
+        "https://titiler.example.org/cog/info?url=a.tif",
+        "{\"bounds\":[1,2,3,4],\"nodata_type\":\"None\",\"colorinterp\":[\"gray\"],\"driver\":\"GTiff\"}",
+    ),
+    (
+        "https://titiler.example.org/cog/viewer?url=a.tif",
+        "<!DOCTYPE html>\n<html>\n<head><meta charset='utf-8' /><title>TiTiler - COG viewer</title></head><body><div id='loader'>Error: Unavailable</div></body></html>",
+    ),
+    (
+        "https://titiler.example.org/cog/WebMercatorQuad/tilejson.json?url=a.tif",
+        "{\"tilejson\":\"3.0.0\",\"name\":\"a.tif\",\"version\":\"1.0.0\",\"tiles\":[\"x\"],\"minzoom\":0}",
+    ),
+    (
+        "https://titiler.example.org/cog/WebMercatorQuad/WMTSCapabilities.xml?url=a.tif",
+        "<Capabilities xmlns=\"http://www.opengis.net/wmts/1.0\"><ows:ServiceIdentification/></Capabilities>",
+    ),
+    (
+        "https://stac.example.org/api.html",
+        "<!DOCTYPE html><html><head><title>stac-fastapi - Swagger UI</title></head><body></body></html>",
+    ),
+    (
+        "https://stac.example.org/_mgmt/ping",
+        "{\"message\":\"PONG\"}",
+    ),
+    (
+        "https://stac.example.org/queryables",
+        "{\"$schema\":\"https://json-schema.org/draft/2019-09/schema\",\"type\":\"object\",\"title\":\"Queryables\",\"description\":\"x\",\"properties\":{\"error\":{}}}",
+    ),
+    (
+        "https://f.example.org/processes/p",
+        "{\"id\":\"p\",\"title\":\"Error model\",\"description\":\"d\",\"version\":\"1\",\"inputs\":{},\"outputs\":{}}",
+    ),
+    (
+        "https://f.example.org/jobs/j?f=html",
+        "<!doctype html><html><head><title>Job status - failed</title></head><body><h1>Job</h1></body></html>",
+    ),
+    (
+        "https://f.example.org/collections/a/items?f=html",
+        "<!doctype html><html><head><title>  </title></head><body><h1>cities</h1><p>Items in this collection: 8</p></body></html>",
+    ),
+    (
+        "https://f.example.org/collections/a/items?f=html&bbox=1,2,3,4",
+        "<!doctype html><html><head><title>a</title></head><body><p>No items</p></body></html>",
+    ),
+    (
+        "https://maps.example.org/qgis?service=WMS&request=GetPrint&template=a&format=pdf",
+        "%PDF-1.4\n",
+    ),
+    (
+        "https://maps.example.org/qgis?service=WMS&request=GetStyles&layers=a",
+        "<StyledLayerDescriptor xmlns='http://www.opengis.net/sld'/>",
+    ),
+    (
+        "https://maps.example.org/ms?mode=browse&map=a.map",
+        "<html><head><title>MapServer template</title></head><body><form><input type=\"image\"></form></body></html>",
+    ),
+    (
+        "https://maps.example.org/wps?service=WPS&request=DescribeProcess&identifier=all",
+        "<wps:ProcessDescriptions xmlns:wps='http://www.opengis.net/wps/1.0.0'><ProcessDescription><ows:Abstract>raises an ExceptionReport</ows:Abstract></ProcessDescription></wps:ProcessDescriptions>",
+    ),
+    (
+        "https://maps.example.org/wps?service=WPS&request=Execute&identifier=a&rawdataoutput=out",
+        "Hello error",
+    ),
+    (
+        "https://maps.example.org/sos?service=SOS&request=GetObservation",
+        "<om:ObservationCollection xmlns:om='http://www.opengis.net/om/1.0'/>",
+    ),
+    (
+        "https://maps.example.org/thredds/wms/a.nc?service=WMS&request=GetMetadata&item=layerDetails",
+        "{\"units\":\"K\",\"bbox\":[],\"moreInfo\":\"\",\"copyright\":\"\",\"title\":\"x\"}",
+    ),
+    (
+        "https://maps.example.org/demo/?srs=EPSG:4326",
+        "<html><head><title>MapProxy demo</title></head><body></body></html>",
+    ),
+    (
+        "https://maps.example.org/wmts/a/g/1/2/3.geojson?",
+        "{\"type\":\"FeatureCollection\",\"features\":[]}",
+    ),
+    (
+        "https://tiles.example.org/grid/1/2/3.json",
+        "grid({\"grid\":[],\"keys\":[\"\"],\"data\":{}})",
+    ),
+    (
+        "https://example.org/page?q=1",
+        "<html><head><title>Login</title></head><body><input type=password></body></html>",
+    ),
+    ("https://v.example.org/v1.1/Things/$count", "12"),
+    (
+        "https://v.example.org/v1.1/Things",
+        "{\"@iot.count\":0,\"value\":[]}",
+    ),
+    (
+        "https://v.example.org/ogc/edr/collections/a/position?coords=POINT(1%202)&f=CoverageJSON",
+        "{\"type\":\"Coverage\",\"domain\":{}}",
+    ),
 ];
