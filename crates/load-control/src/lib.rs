@@ -3,8 +3,32 @@
 //! Pure: nothing of HTTP, XML, tower or tokio. Whatever depends on the time takes it as an argument and returns a
 //! decision, so that a test, a simulator and a store shared by a fleet run the same code as a client does.
 
+mod adaptive;
 mod backoff;
+mod breaker;
 mod budget;
+mod cooldown;
+mod host;
+mod latency;
+mod limiter;
+mod tokens;
 
+pub use adaptive::AdaptiveSettings;
 pub use backoff::{Backoff, InvalidBackoff};
+pub use breaker::{Breaker, BreakerSettings, Effect, FailureRate, Gate, Health};
 pub use budget::{Budget, Exceeded};
+pub use cooldown::Cooldown;
+pub use host::{
+    Admission, Decision, LoadControl, LoadSettings, Next, Outcome, Reason, Snapshot, State,
+    UnknownVersion, Wait,
+};
+pub use latency::LatencyRecord;
+pub use limiter::{LimitSettings, Limiter};
+pub use tokens::RetryTokens;
+
+/// An origin for the arithmetic of tests; none depends on its value.
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+fn origin() -> std::time::Instant {
+    std::time::Instant::now()
+}
