@@ -63,8 +63,12 @@ fn reads_like_words(text: &str) -> bool {
     let first_line = text.lines().next().unwrap_or_default();
     let is_table = text.lines().count() > 2 && first_line.matches([',', ';', '\t']).count() >= 2;
     !is_table
+        && !GRIDS.iter().any(|grid| text.starts_with(grid))
         && (text.len() < 1500
             || ["error", "exception", "fail"]
                 .iter()
                 .any(|word| contains_ignore_case(text.as_bytes(), word)))
 }
+
+/// How an ESRI grid, a Surfer grid and a netpbm image begin.
+const GRIDS: &[&str] = &["ncols", "NCOLS", "DSAA", "P2", "P3"];

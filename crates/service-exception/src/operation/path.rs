@@ -63,7 +63,8 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
         // A batch that is answered at once only reads; one that becomes a job is a POST that is not known.
         let reads = last.eq_ignore_ascii_case("batch")
             || last.starts_with("addressbatch")
-            || last.eq_ignore_ascii_case("geocode");
+            || last.eq_ignore_ascii_case("geocode")
+            || has("batch") && last.starts_with("sync");
         return Read {
             protocol: Some(Protocol::Geocoder),
             reads,
@@ -71,7 +72,8 @@ pub(super) fn read(method: &Method, path: &str, parameters: &Parameters<'_>) -> 
             ..read
         };
     }
-    if segments.starts("openeo") {
+    let validates = last.eq_ignore_ascii_case("validation") && segments.starts("v1.");
+    if segments.starts("openeo") || validates {
         let acts = *method == Method::POST && !last.eq_ignore_ascii_case("validation");
         return Read {
             protocol: Some(Protocol::OpenEo),
@@ -276,6 +278,7 @@ fn geocoder(
     let versioned = ["search", "autosuggest", "discover", "lookup"];
     let known = segments.has_any(&[
         "geocoding",
+        "geocode",
         "geocoder",
         "reverse_geocoding",
         "mapbox.places",

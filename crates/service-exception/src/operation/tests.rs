@@ -170,6 +170,49 @@ fn soap_names_its_operation_in_the_body_or_in_a_header() {
         (Protocol::Sos, "GetObservation", true)
     );
     assert!(!post("/ows", &[XML], soap("InsertObservation").as_bytes()).is_safe_to_repeat());
+    for (body, name, safe) in [
+        (
+            "<csw:GetRecords xmlns:csw='http://www.opengis.net/cat/csw/2.0.2'/>",
+            "GetRecords",
+            true,
+        ),
+        ("<csw:Harvest service='CSW'/>", "Harvest", false),
+        (
+            "<sld:GetMap xmlns:sld='http://www.opengis.net/sld'/>",
+            "GetMap",
+            true,
+        ),
+        (
+            "<wps:Execute xmlns:wps='http://www.opengis.net/wps/1.0.0'/>",
+            "Execute",
+            false,
+        ),
+        ("<wps:GetStatus service='WPS'/>", "GetStatus", true),
+        (
+            "<wfs:GetFeatureWithLock service='WFS'/>",
+            "GetFeatureWithLock",
+            false,
+        ),
+        (
+            "<sos:InsertResultTemplate service='SOS'/>",
+            "InsertResultTemplate",
+            false,
+        ),
+        (
+            "<wcs:DescribeCoverage service='WCS'/>",
+            "DescribeCoverage",
+            true,
+        ),
+        ("<osm-script><query/></osm-script>", "interpreter", true),
+    ] {
+        let read = post("/ows", &[XML], body.as_bytes());
+        assert_eq!(
+            (read.name(), read.is_safe_to_repeat()),
+            (name, safe),
+            "{body}"
+        );
+        assert!(read.is_geospatial(), "{body}");
+    }
     let by_header = Operation::of(
         &Method::POST,
         &Uri::from_static("/ows"),
@@ -248,6 +291,17 @@ fn paths_of_rest_services_say_what_is_asked() {
         ("POST", "/v1.1/$batch", Protocol::SensorThings, false),
         ("GET", "/search?q=x&format=jsonv2", Protocol::Geocoder, true),
         ("POST", "/geocoding/v1/batch", Protocol::Geocoder, true),
+        ("POST", "/search/geocode/v6/batch", Protocol::Geocoder, true),
+        (
+            "POST",
+            "/search/2/batch/sync.json",
+            Protocol::Geocoder,
+            true,
+        ),
+        ("POST", "/search/2/batch.json", Protocol::Geocoder, false),
+        ("POST", "/v1.0/validation", Protocol::OpenEo, true),
+        ("POST", "/v1.0/result", Protocol::Unknown, false),
+        ("POST", "/6.2/jobs", Protocol::OgcApi, false),
         (
             "GET",
             "/maps/api/geocode/json?address=x",

@@ -7,6 +7,7 @@ use std::{fs, io};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use service_exception::{Asked, Disposition, Finding, Operation, Recognizer, ServiceException};
 
+mod rivals;
 #[path = "http.rs"]
 mod stored;
 

@@ -397,4 +397,8 @@ const GOOD: &[(&str, &str)] = &[
         "https://v.example.org/ogc/edr/collections/a/position?coords=POINT(1%202)&f=CoverageJSON",
         "{\"type\":\"Coverage\",\"domain\":{}}",
     ),
+    (
+        "https://maps.example.org/ows?service=WCS&version=1.0.0&request=GetCoverage&coverage=a&format=image/x-aaigrid",
+        "ncols        4\nnrows        6\nxllcorner    0.0\nyllcorner    0.0\ncellsize     50.0\n1 2 3 4\n",
+    ),
 ];
