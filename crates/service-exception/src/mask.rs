@@ -51,9 +51,13 @@ fn credentials(text: &str) -> String {
             for scheme in ["Bearer ", "Basic ", "bearer ", "basic "] {
                 rest = rest.strip_prefix(scheme).unwrap_or(rest);
             }
-            let length = rest
-                .find(['&', ' ', '"', '\'', ',', ';', ')', '>', '<', '}', ']', '|'])
-                .unwrap_or(rest.len());
+            // A quoted value ends with its quote, whatever it holds.
+            let ends: &[char] = match masked.chars().next_back() {
+                Some('\'') => &['\''],
+                Some('"') => &['"'],
+                _ => &['&', ' ', '"', '\'', ',', ';', ')', '>', '<', '}', ']', '|'],
+            };
+            let length = rest.find(ends).unwrap_or(rest.len());
             if length > 0 {
                 masked.push_str("***");
                 rest = &rest[length..];
@@ -69,7 +73,24 @@ fn credentials(text: &str) -> String {
         }
     }
     masked.push_str(rest);
-    masked
+    bearer(masked)
+}
+
+/// Masks what follows the word `Bearer` (RFC 6750 §2.1), wherever it stands.
+fn bearer(text: String) -> String {
+    const WORD: &str = "bearer ";
+    let Some(at) = crate::kvp::find_ignore_case(text.as_bytes(), WORD) else {
+        return text;
+    };
+    let from = at + WORD.len();
+    let length = text[from..]
+        .find([' ', '"', '\'', ','])
+        .unwrap_or(text.len() - from);
+    // A word of prose is no token.
+    if text[from..from + length].len() < 16 {
+        return text;
+    }
+    format!("{}***{}", &text[..from], &text[from + length..])
 }
 
 fn is_secret(name: &str) -> bool {
@@ -145,11 +166,15 @@ mod tests {
             ),
             (
                 "host=db user=joe password='pa ss' dbname=x",
-                "host=db user=*** password='*** ss' dbname=x",
+                "host=db user=*** password='***' dbname=x",
             ),
             (
                 "Authorization: Bearer abc.def rejected",
                 "Authorization: *** rejected",
+            ),
+            (
+                "rejected: bearer eyJhbGciOiJIUzI1NiJ9.e30.x is old",
+                "rejected: bearer *** is old",
             ),
             (
                 "keyword=roads, code: 12, time: 10:30",

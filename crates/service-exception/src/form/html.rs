@@ -94,6 +94,8 @@ impl Page {
             match within {
                 // What is left at the end and begins with `<` is a tag that was cut off.
                 _ if last && piece.starts_with('<') => {}
+                // A heading that was cut off may go on as anything.
+                Within::Title | Within::Heading if last => {}
                 Within::Text => text.push_str(piece),
                 Within::Title => page.title.push_str(piece),
                 Within::Heading => {

@@ -16,6 +16,21 @@ fn good_answers_that_look_like_failures_stay_good() {
     );
 }
 
+#[test]
+fn good_answers_stay_good_at_every_length() {
+    for (target, body) in GOOD {
+        for end in 1..body.len() {
+            let finding = cut(target, &body.as_bytes()[..end]);
+            assert_eq!(
+                finding,
+                Finding::Clean,
+                "{target} {}",
+                &body[..body.floor_char_boundary(end)]
+            );
+        }
+    }
+}
+
 const GOOD: &[(&str, &str)] = &[
     (GET_MAP, "GIF89a\u{1}\0\u{1}\0"),
     (

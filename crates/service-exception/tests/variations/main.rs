@@ -51,6 +51,20 @@ pub(crate) fn read(target: &str, status: u16, headers: &[(&str, &str)], body: &[
     .push_last(body)
 }
 
+/// What a reader finds that is shown no more than this.
+pub(crate) fn cut(target: &str, body: &[u8]) -> Finding {
+    let asked = Asked::new(
+        &Method::GET,
+        &target.parse::<Uri>().unwrap(),
+        &HeaderMap::new(),
+    );
+    let mut recognizer = Recognizer::new(asked, StatusCode::OK, &HeaderMap::new());
+    match recognizer.push(body) {
+        Finding::Undecided => recognizer.finish(false),
+        finding => finding,
+    }
+}
+
 pub(crate) fn letter(disposition: Disposition) -> char {
     match disposition {
         Disposition::Transient => 'T',
