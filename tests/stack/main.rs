@@ -1,5 +1,6 @@
 //! The layers together, over real sockets.
 
+mod clients;
 mod composition;
 mod connections;
 mod failures;

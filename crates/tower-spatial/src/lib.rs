@@ -2,6 +2,8 @@
 //! Tower middleware that gives any tower-based HTTP client spatial-aware retries.
 
 pub mod call;
+#[cfg(any(feature = "client-hyper", feature = "reqwest"))]
+pub mod client;
 mod drain;
 pub mod exception;
 pub mod limit;

@@ -119,6 +119,13 @@ impl Outcome {
         Self { verdict, ..self }
     }
 
+    fn or_never_executed(self, never_executed: bool) -> Self {
+        Self {
+            never_executed: self.never_executed || never_executed,
+            ..self
+        }
+    }
+
     /// What it means for a repeat.
     pub fn verdict(&self) -> Verdict {
         self.verdict
@@ -183,25 +190,32 @@ mod errors {
         let mut connecting = false;
         for error in chain(error) {
             if let Some(ours) = of_known_layers(error, statuses) {
-                return ours;
+                // tower's timeout around a connector is within the client's error.
+                return ours.or_never_executed(connecting);
             }
-            #[cfg(feature = "hyper")]
-            if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-                connecting |= error.is_connect();
-            }
+            connecting |= is_connect(error);
             // What lies deeper is closer to the cause.
             found = of_transport(error, connecting).or(found);
         }
         match found {
-            Some(outcome) => Outcome {
-                never_executed: outcome.never_executed || connecting,
-                ..outcome
-            },
+            Some(outcome) => outcome.or_never_executed(connecting),
             None if connecting => {
                 Outcome::never_executed_by(Verdict::Transient, Cause::NotConnected)
             }
             None => Outcome::new(Verdict::Permanent, Cause::Other),
         }
+    }
+
+    #[cfg(feature = "hyper")]
+    fn is_connect(error: &(dyn Error + 'static)) -> bool {
+        error
+            .downcast_ref::<hyper_util::client::legacy::Error>()
+            .is_some_and(|error| error.is_connect())
+    }
+
+    #[cfg(not(feature = "hyper"))]
+    fn is_connect(_: &(dyn Error + 'static)) -> bool {
+        false
     }
 
     /// The errors of this crate's layers and of tower's, which say by themselves what they mean.
@@ -255,6 +269,13 @@ mod errors {
         if let Some(error) = error.downcast_ref::<hyper::Error>() {
             return of_hyper(error);
         }
+        #[cfg(feature = "reqwest")]
+        if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+            // Its timeouts have a type of its own that nobody else can name; what else it holds is in its sources.
+            return error
+                .is_timeout()
+                .then(|| Outcome::new(Verdict::Transient, Cause::TimedOut));
+        }
         error
             .downcast_ref::<io::Error>()
             .and_then(|error| of_io(error, connecting))
@@ -266,6 +287,9 @@ mod errors {
             ConnectionRefused => Outcome::never_executed_by(Verdict::Transient, Cause::Refused),
             ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected => {
                 Outcome::new(Verdict::Transient, Cause::Reset)
+            }
+            UnexpectedEof if connecting => {
+                Outcome::never_executed_by(Verdict::Transient, Cause::NotConnected)
             }
             UnexpectedEof => Outcome::new(Verdict::Transient, Cause::Cut),
             TimedOut => Outcome::new(Verdict::Transient, Cause::TimedOut),
