@@ -8,6 +8,7 @@ mod backoff;
 mod breaker;
 mod budget;
 mod cooldown;
+mod gcra;
 mod host;
 mod latency;
 mod limiter;
@@ -18,6 +19,7 @@ pub use backoff::{Backoff, InvalidBackoff};
 pub use breaker::{Breaker, BreakerSettings, Effect, FailureRate, Gate, Health};
 pub use budget::{Budget, Exceeded};
 pub use cooldown::Cooldown;
+pub use gcra::{Gcra, InvalidQuota, NoSlot, Quota, Quotas, Reservation};
 pub use host::{
     Admission, Decision, LoadControl, LoadSettings, Next, Outcome, Reason, Snapshot, State,
     UnknownVersion, Wait,
@@ -30,5 +32,6 @@ pub use tokens::RetryTokens;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)]
 fn origin() -> std::time::Instant {
-    std::time::Instant::now()
+    static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    *ORIGIN.get_or_init(std::time::Instant::now)
 }
