@@ -29,9 +29,22 @@ pub(crate) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Whether the decoded name is `name`, in any case (OGC 06-121r9 §11.5.2).
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        Decoded(self.name).eq_ignore_case(name)
+    /// The decoded name in lower case, since names count in any case (OGC 06-121r9 §11.5.2); empty where it does not fit.
+    pub(crate) fn lower_name<'b>(&self, buffer: &'b mut [u8; 16]) -> &'b [u8] {
+        let name = self.name;
+        if memchr::memchr2(b'%', b'+', name).is_some() {
+            let length = Decoded(name).copy_into(buffer).len();
+            buffer[..length].make_ascii_lowercase();
+            return &buffer[..length];
+        }
+        match buffer.get_mut(..name.len()) {
+            Some(fitting) => {
+                fitting.copy_from_slice(name);
+                fitting.make_ascii_lowercase();
+                fitting
+            }
+            None => &[],
+        }
     }
 
     pub(crate) fn value(&self) -> Decoded<'a> {
@@ -134,11 +147,14 @@ mod tests {
 
     #[test]
     fn names_and_values_are_compared_decoded_and_in_any_case() {
-        let mut read = pairs(b"&Re%71UEST=get+Map%20x&a&b=%zz%4");
+        let mut read = pairs(b"&Re%71UEST=get+Map%20x&a&b=%zz%4&a_name_that_is_longer=1");
+        let mut buffer = [0; 16];
         let request = read.next().unwrap();
-        assert!(request.is_named("request") && request.value().eq_ignore_case("GET map X"));
-        assert!(read.next().unwrap().is_named("A"));
+        assert_eq!(request.lower_name(&mut buffer), b"request");
+        assert!(request.value().eq_ignore_case("GET map X"));
+        assert_eq!(read.next().unwrap().lower_name(&mut buffer), b"a");
         assert!(read.next().unwrap().value().eq_ignore_case("%zz%4"));
+        assert_eq!(read.next().unwrap().lower_name(&mut buffer), b"");
         assert!(read.next().is_none());
     }
 

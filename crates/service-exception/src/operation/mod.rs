@@ -322,49 +322,42 @@ struct Parameters<'a> {
 
 impl<'a> Parameters<'a> {
     fn read(&mut self, text: &'a [u8]) {
+        let mut buffer = [0; 16];
         for pair in kvp::pairs(text) {
             let value = pair.value();
-            if pair.is_named("service") {
-                self.service = self.service.or_else(|| names::service(value));
-            } else if pair.is_named("request") {
-                match names::by_decoded(value) {
-                    Some(name) => {
-                        self.unsafe_request |= !name.safe;
-                        // Servers differ in which of two counts; the one that acts has to be feared.
-                        if self
-                            .request
-                            .is_none_or(|earlier| earlier.safe && !name.safe)
-                        {
-                            self.request = Some(name);
-                        }
-                    }
-                    None if !value.0.is_empty() => {
-                        self.unknown_request = Some(value.0);
-                        self.unsafe_request |= names::sounds_like_a_change(value.0);
-                    }
-                    None => {}
-                }
-            } else if pair.is_named("wmtver") {
-                self.wmtver = true;
-            } else if pair.is_named("store") {
-                self.store |= value.eq_ignore_case("true");
-            } else if pair.is_named("format") {
-                self.format = Some(value);
-            } else if pair.is_named("info_format") || pair.is_named("infoformat") {
-                self.info_format = Some(value);
-            } else if pair.is_named("outputformat") {
-                self.output_format = Some(value);
-            } else if pair.is_named("f") {
-                self.f = Some(value);
-            } else if pair.is_named("data") {
-                self.data = Some(value);
-            } else if pair.is_named("q")
-                || pair.is_named("lat")
-                || pair.is_named("osm_ids")
-                || pair.is_named("address")
-            {
-                self.question = true;
+            match pair.lower_name(&mut buffer) {
+                b"service" => self.service = self.service.or_else(|| names::service(value)),
+                b"request" => self.read_request(value),
+                b"wmtver" => self.wmtver = true,
+                b"store" => self.store |= value.eq_ignore_case("true"),
+                b"format" => self.format = Some(value),
+                b"info_format" | b"infoformat" => self.info_format = Some(value),
+                b"outputformat" => self.output_format = Some(value),
+                b"f" => self.f = Some(value),
+                b"data" => self.data = Some(value),
+                b"q" | b"lat" | b"osm_ids" | b"address" => self.question = true,
+                _ => {}
             }
+        }
+    }
+
+    fn read_request(&mut self, value: Decoded<'a>) {
+        match names::by_decoded(value) {
+            Some(name) => {
+                self.unsafe_request |= !name.safe;
+                // Servers differ in which of two counts; the one that acts has to be feared.
+                if self
+                    .request
+                    .is_none_or(|earlier| earlier.safe && !name.safe)
+                {
+                    self.request = Some(name);
+                }
+            }
+            None if !value.0.is_empty() => {
+                self.unknown_request = Some(value.0);
+                self.unsafe_request |= names::sounds_like_a_change(value.0);
+            }
+            None => {}
         }
     }
 

@@ -40,10 +40,15 @@ pub(super) fn of(asked: &Asked, status: StatusCode, headers: &HeaderMap) -> Hint
     let content_type = headers
         .get(CONTENT_TYPE)
         .map_or(&[][..], HeaderValue::as_bytes);
-    let is_html = find_ignore_case(content_type, "html").is_some();
+    let (media_type, parameters) = match memchr::memchr(b';', content_type) {
+        Some(at) => (content_type[..at].trim_ascii_end(), &content_type[at + 1..]),
+        None => (content_type, &[][..]),
+    };
+    let is = |name: &[u8]| media_type.eq_ignore_ascii_case(name);
+    let is_html = is(b"text/html") || is(b"application/xhtml+xml");
     let path = asked.uri().path().as_bytes();
     Hints {
-        problem_json: find_ignore_case(content_type, "problem+json").is_some(),
+        problem_json: is(b"application/problem+json"),
         challenge: (failed || is_html)
             && headers
                 .get("cf-mitigated")
@@ -54,21 +59,24 @@ pub(super) fn of(asked: &Asked, status: StatusCode, headers: &HeaderMap) -> Hint
                 .get("x-ms-bm-ws-info")
                 .is_some_and(|value| value == "1"),
         retry_after: failed && headers.contains_key(RETRY_AFTER),
-        encoding: charset(content_type),
+        encoding: charset(parameters),
     }
 }
 
-/// The encoding that a media type names, where it is not UTF-8.
-fn charset(content_type: &[u8]) -> Option<&'static Encoding> {
-    let at = find_ignore_case(content_type, "charset=")? + "charset=".len();
-    let label = content_type[at..]
+/// The encoding that a media type's parameters name, where it is not UTF-8.
+fn charset(parameters: &[u8]) -> Option<&'static Encoding> {
+    if parameters.is_empty() || parameters.eq_ignore_ascii_case(b" charset=utf-8") {
+        return None;
+    }
+    let at = find_ignore_case(parameters, "charset=")? + "charset=".len();
+    let label = parameters[at..]
         .split(|&byte| byte == b';')
         .next()?
         .trim_ascii();
-    let label = label
+    let quoted = label
         .strip_prefix(b"\"")
-        .and_then(|label| label.strip_suffix(b"\""))
-        .unwrap_or(label);
+        .and_then(|label| label.strip_suffix(b"\""));
+    let label = quoted.unwrap_or(label);
     if label.eq_ignore_ascii_case(b"utf-8") {
         None
     } else {

@@ -236,6 +236,15 @@ impl Stage {
 
     fn by_root(name: &[u8], at: usize, from: usize, context: Context) -> Self {
         let local = local_name(name);
+        let watch = |known| Self::Watch {
+            from,
+            searched: from,
+            found: false,
+            known,
+        };
+        if !context.failed && tables::KNOWN.contains(&local) {
+            return watch(true);
+        }
         if is_html(local) {
             Self::Html { searched: at }
         } else if context.failed
@@ -247,12 +256,7 @@ impl Stage {
                 depth: 0,
             }
         } else {
-            Self::Watch {
-                from,
-                searched: from,
-                found: false,
-                known: tables::KNOWN.contains(&local),
-            }
+            watch(false)
         }
     }
 }
