@@ -88,7 +88,7 @@ impl Recognizer {
             taken: 0,
             head: Vec::new(),
             decoder: None,
-            stage: Stage::Start,
+            stage: Stage::START,
             by_headers: by_headers.filter(|_| !bodiless),
             decided: bodiless.then_some(Finding::Clean),
         }
@@ -240,7 +240,7 @@ impl Recognizer {
     #[inline(never)]
     fn begin_transcoding(&mut self, encoding: &'static Encoding, bytes: &[u8], last: bool) {
         self.decoder = Some(Box::new(encoding.new_decoder_with_bom_removal()));
-        self.stage = Stage::Start;
+        self.stage = Stage::START;
         self.transcode(bytes, last);
     }
 
@@ -331,7 +331,7 @@ impl Recognizer {
         });
         let decoded;
         let content = match &self.stage {
-            Stage::Start => Content::Empty,
+            Stage::Start { .. } => Content::Empty,
             Stage::Json { from, .. } => {
                 let json = Json(&head[*from..]);
                 if self.stage.is_broken() {

@@ -36,7 +36,9 @@ pub(super) enum Step {
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// Nothing but blanks.
-    Start,
+    Start {
+        blanks: usize,
+    },
     /// XML before its root.
     Prolog {
         scanner: xml::Scanner,
@@ -67,6 +69,8 @@ pub(super) enum Stage {
 }
 
 impl Stage {
+    pub(super) const START: Self = Self::Start { blanks: 0 };
+
     pub(super) fn is_broken(&self) -> bool {
         matches!(self, Self::Json { suspicion, .. } if suspicion.broken)
     }
@@ -75,32 +79,27 @@ impl Stage {
     pub(super) fn scan(&mut self, head: &[u8], context: Context) -> Step {
         loop {
             match self {
-                Self::Start => {
+                Self::Start { blanks } => {
+                    if head.len() < 4 && text::may_be_utf16(head) {
+                        return Step::More;
+                    }
                     let from = match head {
                         [0xEF] | [0xEF, 0xBB] => return Step::More,
                         [0xEF, 0xBB, 0xBF, ..] => 3,
                         _ => 0,
                     };
-                    let blanks = head[from..]
-                        .iter()
-                        .take_while(|&&byte| xml::is_blank(byte) || byte == 0x0C)
-                        .count();
-                    let at = from + blanks;
-                    match head.get(at) {
+                    let rest = &head[from + *blanks..];
+                    let is_blank = |byte: &&u8| xml::is_blank(**byte) || **byte == 0x0C;
+                    *blanks += rest.iter().take_while(is_blank).count();
+                    let at = from + *blanks;
+                    *self = match head.get(at) {
                         None => return Step::More,
-                        Some(b'<') => {
-                            *self = Self::Prolog {
-                                scanner: xml::Scanner::starting_at(at),
-                            }
-                        }
-                        Some(b'{' | b'[') => *self = Self::json(at),
-                        Some(_) if head.len() < 4 && text::may_be_utf16(head) => return Step::More,
-                        Some(_) => *self = Self::Text { call: true },
-                    }
-                    if head.len() < 4 && text::may_be_utf16(head) {
-                        *self = Self::Start;
-                        return Step::More;
-                    }
+                        Some(b'<') => Self::Prolog {
+                            scanner: xml::Scanner::starting_at(at),
+                        },
+                        Some(b'{' | b'[') => Self::json(at),
+                        Some(_) => Self::Text { call: true },
+                    };
                 }
                 Self::Prolog { scanner } => {
                     let at = scanner.position();
@@ -199,8 +198,8 @@ impl Stage {
     pub(super) fn end(&mut self, head: &[u8], context: Context, ended: bool) -> Step {
         let binary = Recognizer::is_plainly_binary(head);
         match self {
-            Self::Start if ended => Step::Judge,
-            Self::Start => Step::Clean,
+            Self::Start { .. } if ended && head.iter().all(u8::is_ascii_whitespace) => Step::Judge,
+            Self::Start { .. } => Step::Clean,
             Self::Prolog { .. } if context.failed || context.own => Step::Judge,
             Self::Prolog { .. } => Step::Clean,
             Self::Report { .. } | Self::Html { .. } => Step::Judge,
