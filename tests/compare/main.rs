@@ -1,4 +1,4 @@
-//! What COMPARE.md says of tower, tower-http, tower-resilience, reqwest-middleware with reqwest-retry, and of us.
+//! What COMPARE-RETRIES.md says of tower, tower-http, tower-resilience, reqwest-middleware with reqwest-retry, and of us.
 
 mod answers;
 mod breaker;
@@ -19,7 +19,7 @@ fn every_row_names_tests_that_exist() {
         ("requests", include_str!("requests.rs")),
         ("timeouts", include_str!("timeouts.rs")),
     ];
-    let rows: Vec<&str> = include_str!("../../COMPARE.md")
+    let rows: Vec<&str> = include_str!("../../COMPARE-RETRIES.md")
         .lines()
         .filter(|line| line.starts_with("| ") && line.ends_with("` |"))
         .collect();
