@@ -100,7 +100,7 @@ impl<'a> Answer<'a> {
     }
 
     pub(crate) fn path_contains(&self, part: &str) -> bool {
-        crate::kvp::contains_ignore_case(self.asked.uri().path().as_bytes(), part)
+        crate::kvp::contains_ignore_case(self.asked.path().as_bytes(), part)
     }
 }
 

@@ -177,8 +177,8 @@ fn is_unasked(answer: &Answer<'_>) -> bool {
 
 /// An items page of a whole collection that shows none: what pygeoapi makes of a source that is gone.
 fn shows_nothing(page: &Page, answer: &Answer<'_>) -> bool {
-    let path = answer.asked().uri().path().trim_end_matches('/');
-    let query = answer.asked().uri().query().unwrap_or_default();
+    let path = answer.asked().path().trim_end_matches('/');
+    let query = answer.asked().query();
     path.ends_with("/items")
         && !["bbox", "datetime", "filter", "offset", "q="]
             .iter()

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, IF_RANGE, RANGE};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 
 use crate::kvp::{self, Decoded, contains_ignore_case};
@@ -105,19 +106,20 @@ impl Operation {
         let content_type = bytes(CONTENT_TYPE);
         let accept = bytes(ACCEPT);
         let soap_action = soap_action(headers, content_type);
-        Self::read(method, uri, accept, content_type, soap_action, body_head)
+        let target = (uri.path(), uri.query().unwrap_or_default());
+        Self::read(method, target, accept, content_type, soap_action, body_head)
     }
 
     fn read(
         method: &Method,
-        uri: &Uri,
+        (target_path, query): (&str, &str),
         accept: &[u8],
         content_type: &[u8],
         soap_action: Option<names::Name>,
         body_head: Option<&[u8]>,
     ) -> Self {
         let mut parameters = Parameters::default();
-        parameters.read(uri.query().unwrap_or_default().as_bytes());
+        parameters.read(query.as_bytes());
         let mut body = xml_body::Body::default();
         if let Some(head) = body_head {
             let start = head
@@ -142,7 +144,7 @@ impl Operation {
         // What an OGC query names leaves nothing for the path to say but a file's ending.
         let path = match (parameters.service, parameters.request) {
             (Some(_), Some(_)) => path::Read::default(),
-            _ => path::read(method, uri.path(), &parameters),
+            _ => path::read(method, target_path, &parameters),
         };
         let action = parameters.request.or(body.name).or(path.action);
         let protocol = [
@@ -245,24 +247,33 @@ impl Operation {
 #[derive(Clone, Debug)]
 pub struct Asked {
     method: Method,
-    uri: Uri,
+    // Half of a URI: host and scheme say nothing of an answer's meaning.
+    target: Option<PathAndQuery>,
     accept: Option<HeaderValue>,
     // Boxed: rare.
     range: Option<Box<HeaderValue>>,
-    operation: OnceCell<Operation>,
+    // Boxed: most answers never raise the question, and all carry the place for it.
+    operation: OnceCell<Box<Operation>>,
 }
 
 impl Asked {
-    /// Keeps what is needed of a request: the method, the URI (a reference count), `Accept` and `Range`.
+    /// Keeps what is needed of a request: the method, the path and query (a reference count), `Accept` and `Range`.
     pub fn new(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        let (mut accept, mut range) = (None, None);
+        // One pass: a look-up hashes its name, and two cost more than the few headers that a request has.
+        for (name, value) in headers {
+            if *name == ACCEPT {
+                accept = accept.or(Some(value));
+            } else if *name == RANGE {
+                range = range.or(Some(value));
+            }
+        }
         // With If-Range, the whole representation is a right answer (RFC 9110 §13.1.5).
-        let range = headers
-            .get(RANGE)
-            .filter(|_| !headers.contains_key(IF_RANGE));
+        let range = range.filter(|_| !headers.contains_key(IF_RANGE));
         Self {
             method: method.clone(),
-            uri: uri.clone(),
-            accept: headers.get(ACCEPT).cloned(),
+            target: uri.path_and_query().cloned(),
+            accept: accept.cloned(),
             range: range.cloned().map(Box::new),
             operation: OnceCell::new(),
         }
@@ -271,7 +282,7 @@ impl Asked {
     /// Uses an operation that is known already, such as one read with the head of the request's body.
     pub fn with_operation(self, operation: Operation) -> Self {
         Self {
-            operation: OnceCell::from(operation),
+            operation: OnceCell::from(Box::new(operation)),
             ..self
         }
     }
@@ -281,9 +292,15 @@ impl Asked {
         &self.method
     }
 
-    /// The URI.
-    pub fn uri(&self) -> &Uri {
-        &self.uri
+    /// The path of the URI, `/` where it has none.
+    pub fn path(&self) -> &str {
+        self.target.as_ref().map_or("/", PathAndQuery::path)
+    }
+
+    /// The query of the URI, empty where it has none.
+    pub fn query(&self) -> &str {
+        let query = self.target.as_ref().and_then(PathAndQuery::query);
+        query.unwrap_or_default()
     }
 
     /// The operation, read at the first call.
@@ -293,7 +310,14 @@ impl Asked {
                 .accept
                 .as_ref()
                 .map_or(&[][..], |accept| accept.as_bytes());
-            Operation::read(&self.method, &self.uri, accept, &[], None, None)
+            Box::new(Operation::read(
+                &self.method,
+                (self.path(), self.query()),
+                accept,
+                &[],
+                None,
+                None,
+            ))
         })
     }
 

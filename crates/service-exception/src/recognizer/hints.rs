@@ -46,7 +46,7 @@ pub(super) fn of(asked: &Asked, status: StatusCode, headers: &HeaderMap) -> Hint
     };
     let is = |name: &[u8]| media_type.eq_ignore_ascii_case(name);
     let is_html = is(b"text/html") || is(b"application/xhtml+xml");
-    let path = asked.uri().path().as_bytes();
+    let path = asked.path().as_bytes();
     Hints {
         problem_json: is(b"application/problem+json"),
         challenge: (failed || is_html)
