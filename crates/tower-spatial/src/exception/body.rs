@@ -10,11 +10,14 @@ use http_body::{Body, Frame, SizeHint};
 /// An answer's body as it came: what was looked at first, then the rest.
 pub struct InspectedBody<R: Body> {
     /// The first frame's data, without the frame around it: this is what moves on every call.
-    first: Option<R::Data>,
+    pub(super) first: Option<R::Data>,
     /// More than that, where the first frame did not decide.
-    held: Option<Box<Held<R>>>,
-    rest: R,
+    pub(super) held: Option<Box<Held<R>>>,
+    pub(super) rest: R,
 }
+
+/// What a poll of a body gives.
+pub(super) type Polled<R> = Poll<Option<Result<Frame<<R as Body>::Data>, <R as Body>::Error>>>;
 
 /// Frames that were looked at and not yet handed on.
 pub(super) struct Held<R: Body> {
@@ -48,22 +51,11 @@ impl<R: Body> InspectedBody<R> {
         }
     }
 
-    fn held_bytes(&self) -> u64 {
-        let first = self.first.as_ref().map_or(0, Buf::remaining);
-        let frames = self.held.iter().flat_map(|held| held.frames.iter());
-        let data = frames.filter_map(|frame| frame.as_ref().ok()?.data_ref());
-        first as u64 + data.map(|data| data.remaining() as u64).sum::<u64>()
-    }
-}
-
-impl<R: Body + Unpin> Body for InspectedBody<R> {
-    type Data = R::Data;
-    type Error = R::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
+    #[inline(never)]
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Polled<R>
+    where
+        R: Unpin,
+    {
         if let Some(data) = self.first.take() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
@@ -77,6 +69,32 @@ impl<R: Body + Unpin> Body for InspectedBody<R> {
         Pin::new(&mut self.rest).poll_frame(cx)
     }
 
+    fn held_bytes(&self) -> u64 {
+        let first = self.first.as_ref().map_or(0, Buf::remaining);
+        let frames = self.held.iter().flat_map(|held| held.frames.iter());
+        let data = frames.filter_map(|frame| frame.as_ref().ok()?.data_ref());
+        first as u64 + data.map(|data| data.remaining() as u64).sum::<u64>()
+    }
+}
+
+impl<R: Body + Unpin> Body for InspectedBody<R> {
+    type Data = R::Data;
+    type Error = R::Error;
+
+    // Inlined: a frame that goes through a local on its way out costs several times as much.
+    #[inline(always)]
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
+        if self.first.is_some() || self.held.is_some() {
+            self.poll_held(cx)
+        } else {
+            Pin::new(&mut self.rest).poll_frame(cx)
+        }
+    }
+
+    #[inline]
     fn is_end_stream(&self) -> bool {
         if self.first.is_some() {
             return false;

@@ -1,7 +1,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use http::Response;
@@ -11,7 +11,7 @@ use tower::BoxError;
 
 use super::{
     InspectedBody,
-    inspection::{self, Inspection, Step},
+    inspection::{self, Begin, Inspection, Step},
     layer::Settings,
 };
 use crate::call::TooLate;
@@ -21,24 +21,15 @@ pin_project_lite::pin_project! {
     pub struct ResponseFuture<F, R: Body> {
         // `None`: it was too late to call it.
         #[pin]
-        inner: Option<F>,
-        asked: Option<Asked>,
-        settings: Settings,
+        pub(super) inner: Option<F>,
+        pub(super) asked: Option<Asked>,
+        pub(super) settings: Settings,
         // Boxed: only an answer whose first frame does not decide needs it.
-        inspection: Option<Box<Inspection<R>>>,
+        pub(super) inspection: Option<Box<Inspection<R>>>,
     }
 }
 
 impl<F, R: Body> ResponseFuture<F, R> {
-    pub(super) fn new(inner: F, asked: Option<Asked>, settings: Settings) -> Self {
-        Self {
-            inner: Some(inner),
-            asked,
-            settings,
-            inspection: None,
-        }
-    }
-
     pub(super) fn too_late(settings: Settings) -> Self {
         Self {
             inner: None,
@@ -58,26 +49,39 @@ where
 {
     type Output = Result<Response<InspectedBody<R>>, BoxError>;
 
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if this.inspection.is_none() {
-            let Some(inner) = this.inner.as_pin_mut() else {
-                return Poll::Ready(Err(TooLate::error()));
-            };
-            let response = match ready!(inner.poll(cx)) {
-                Ok(response) => response,
-                Err(error) => return Poll::Ready(Err(error.into())),
-            };
-            let Some(asked) = this.asked.take() else {
-                return Poll::Ready(Ok(response.map(InspectedBody::untouched)));
-            };
-            match inspection::begin(response, asked, *this.settings, cx) {
-                Step::Done(result) => return Poll::Ready(result),
-                Step::More(inspection) => *this.inspection = Some(inspection),
-            }
+        if let Some(inspection) = this.inspection {
+            return inspection.poll(cx);
         }
-        let inspection = this.inspection.as_mut().expect("set above");
-        inspection.poll(cx)
+        let Some(inner) = this.inner.as_pin_mut() else {
+            return Poll::Ready(Err(TooLate::error()));
+        };
+        let mut response = match inner.poll(cx) {
+            Poll::Ready(Ok(response)) => response,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+            Poll::Pending => return Poll::Pending,
+        };
+        let begin = match this.asked {
+            Some(asked) => inspection::begin(&mut response, asked, cx),
+            None => Begin::Good(None),
+        };
+        let first = match begin {
+            Begin::Good(first) => {
+                return Poll::Ready(Ok(response.map(|rest| InspectedBody {
+                    first,
+                    held: None,
+                    rest,
+                })));
+            }
+            Begin::Look(first) => first,
+        };
+        let asked = this.asked.take().expect("it was asked about above");
+        match inspection::look(response, first, asked, *this.settings, cx) {
+            Step::Done(result) => Poll::Ready(result),
+            Step::More(inspection) => this.inspection.insert(inspection).poll(cx),
+        }
     }
 }
 

@@ -15,7 +15,11 @@ use tower::BoxError;
 
 #[cfg(feature = "decode")]
 use super::decode::Decoder;
-use super::{InspectedBody, ServiceExceptionError, body::Held, layer::Settings};
+use super::{
+    InspectedBody, ServiceExceptionError,
+    body::{Held, Polled},
+    layer::Settings,
+};
 use crate::drain::Drain;
 
 pub(super) type Inspected<R> = Result<Response<InspectedBody<R>>, BoxError>;
@@ -47,44 +51,52 @@ pub(super) struct Looking<R: Body> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-type Polled<R> = Poll<Option<Result<Frame<<R as Body>::Data>, <R as Body>::Error>>>;
-
-/// Looks at what is there without waiting. An image, and a document that begins well, are done with that.
-pub(super) fn begin<R>(
-    mut response: Response<R>,
-    asked: Asked,
-    settings: Settings,
-    cx: &mut Context<'_>,
-) -> Step<R>
-where
-    R: Body + Unpin,
-    R::Error: Into<BoxError>,
-{
-    let status = response.status();
-    if status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-    {
-        return Step::Done(Ok(response.map(InspectedBody::untouched)));
-    }
-    let first = if response.body().is_end_stream() {
-        Poll::Ready(None)
-    } else {
-        Pin::new(response.body_mut()).poll_frame(cx)
-    };
-    // Whether a range is the one that was asked for, the headers tell.
-    if asked.range().is_none()
-        && let Poll::Ready(Some(Ok(frame))) = &first
-        && let Some(data) = frame.data_ref()
-        && Recognizer::is_plainly_binary(data.chunk())
-        && !may_be_encoded(data.chunk())
-        && asked.range().is_none()
-    {
-        return Step::Done(Ok(hand_on_first(response, first)));
-    }
-    look(response, first, asked, settings, cx)
+/// What is known of an answer without waiting.
+pub(super) enum Begin<R: Body> {
+    /// It is good, or nothing to look at; with the data that was read for it.
+    Good(Option<R::Data>),
+    /// There is more to look at.
+    Look(Polled<R>),
 }
 
-fn look<R>(
+/// Looks at what is there without waiting. An image is done with that.
+// Inlined, and by reference: response and frame are a few hundred bytes, and would move with every call.
+#[inline(always)]
+pub(super) fn begin<R: Body + Unpin>(
+    response: &mut Response<R>,
+    asked: &Asked,
+    cx: &mut Context<'_>,
+) -> Begin<R> {
+    if has_no_body(response.status()) {
+        return Begin::Good(None);
+    }
+    if response.body().is_end_stream() {
+        return Begin::Look(Poll::Ready(None));
+    }
+    match Pin::new(response.body_mut()).poll_frame(cx) {
+        Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+            // Whether a range is the one that was asked for, the headers tell.
+            Ok(data)
+                if asked.range().is_none()
+                    && Recognizer::is_plainly_binary(data.chunk())
+                    && !may_be_encoded(data.chunk()) =>
+            {
+                Begin::Good(Some(data))
+            }
+            Ok(data) => Begin::Look(Poll::Ready(Some(Ok(Frame::data(data))))),
+            Err(trailers) => Begin::Look(Poll::Ready(Some(Ok(trailers)))),
+        },
+        first => Begin::Look(first),
+    }
+}
+
+fn has_no_body(status: StatusCode) -> bool {
+    status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// Looks closer, and waits where that is worth it.
+#[inline(never)]
+pub(super) fn look<R>(
     response: Response<R>,
     first: Polled<R>,
     asked: Asked,
@@ -101,31 +113,45 @@ where
         || encoding == Encoding::Unknown
         || (first.is_pending()
             && (settings.max_wait.is_zero() || !is_worth_waiting(headers, &asked)));
-    let recognizer = Recognizer::new(asked, response.status(), headers).with_limit(settings.limit);
-    let at_headers = recognizer.at_headers();
+    let mut recognizer =
+        Recognizer::new(asked, response.status(), headers).with_limit(settings.limit);
+    let mut known = None;
+    if passes {
+        known = Some(recognizer.at_headers())
+            .filter(|finding| matches!(finding, Finding::Exception(_)));
+        if known.is_none() {
+            return Step::Done(Ok(hand_on_first(response, first)));
+        }
+    } else if encoding == Encoding::Identity
+        && let Poll::Ready(Some(Ok(frame))) = &first
+        && let Some(data) = frame.data_ref()
+        && data.chunk().len() == data.remaining()
+    {
+        // The common case of a document: one plain frame decides, and nothing is set up for more.
+        let finding = match response.body().is_end_stream() {
+            true => recognizer.push_last(data.chunk()),
+            false => recognizer.push(data.chunk()),
+        };
+        if finding == Finding::Clean {
+            return Step::Done(Ok(hand_on_first(response, first)));
+        }
+        known = Some(finding);
+    }
+    let looked_at = match (&first, &known) {
+        (Poll::Ready(Some(Ok(frame))), Some(_)) => frame.data_ref().map_or(0, Buf::remaining),
+        _ => 0,
+    };
     let mut looking = Looking {
         recognizer,
         #[cfg(feature = "decode")]
         decoder: Decoder::new(encoding, settings.limit).map(Box::new),
         held: VecDeque::new(),
-        looked_at: 0,
+        looked_at: looked_at.min(settings.limit),
         settings,
         timer: None,
         response,
     };
-    if passes {
-        return match at_headers {
-            finding @ Finding::Exception(_) => {
-                let ended = matches!(first, Poll::Ready(None | Some(Err(_))));
-                if let Poll::Ready(Some(frame)) = first {
-                    looking.held.push_back(frame);
-                }
-                looking.conclude(Conclusion::Found { finding, ended })
-            }
-            _ => Step::Done(Ok(hand_on_first(looking.response, first))),
-        };
-    }
-    match looking.poll(Some(first), cx) {
+    match looking.poll(Some((first, known)), cx) {
         Poll::Ready(conclusion) => looking.conclude(conclusion),
         Poll::Pending => Step::More(Box::new(Inspection::Looking(Some(looking)))),
     }
@@ -135,7 +161,9 @@ fn hand_on_first<R: Body>(response: Response<R>, first: Polled<R>) -> Response<I
     let (frame, ended) = match first {
         Poll::Pending => return response.map(InspectedBody::untouched),
         Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-            Ok(data) => return response.map(|rest| InspectedBody::beginning_with(data, rest)),
+            Ok(data) => {
+                return response.map(|rest| InspectedBody::beginning_with(data, rest));
+            }
             Err(trailers) => (Some(Ok(trailers)), false),
         },
         Poll::Ready(Some(Err(error))) => (Some(Err(error)), true),
@@ -194,16 +222,25 @@ where
     R: Body + Unpin,
     R::Error: Into<BoxError>,
 {
-    fn poll(&mut self, first: Option<Polled<R>>, cx: &mut Context<'_>) -> Poll<Conclusion<R>> {
+    /// Reads on; `first` was read before, and its finding may be known.
+    fn poll(
+        &mut self,
+        first: Option<(Polled<R>, Option<Finding>)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Conclusion<R>> {
         let mut next = first;
         loop {
-            let polled = match next.take() {
-                Some(polled) => polled,
-                None => Pin::new(self.response.body_mut()).poll_frame(cx),
+            let (polled, known) = match next.take() {
+                Some(first) => first,
+                None => (Pin::new(self.response.body_mut()).poll_frame(cx), None),
             };
+            if let (Poll::Pending, Some(finding)) = (&polled, &known) {
+                let (finding, ended) = (finding.clone(), false);
+                return Poll::Ready(Conclusion::Found { finding, ended });
+            }
             let (finding, ended) = match polled {
                 Poll::Ready(Some(Ok(frame))) => {
-                    let finding = self.look_at(&frame);
+                    let finding = known.unwrap_or_else(|| self.look_at(&frame));
                     let frame = if finding == Finding::Clean && self.held.is_empty() {
                         match frame.into_data() {
                             Ok(data) => return Poll::Ready(Conclusion::Clean(data)),

@@ -31,19 +31,28 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
+    #[inline(always)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         if TooLate::is_it(request.extensions()) {
             return ResponseFuture::too_late(self.settings);
         }
-        // The answers to these have no body to look at.
-        let asked =
-            (request.method() != Method::HEAD && request.method() != Method::CONNECT).then(|| {
+        // The answers to HEAD and CONNECT have no body to look at.
+        let asked = match *request.method() {
+            Method::HEAD | Method::CONNECT => None,
+            _ => {
                 let asked = Asked::new(request.method(), request.uri(), request.headers());
                 match request.extensions().get::<Operation>() {
-                    Some(operation) => asked.with_operation(operation.clone()),
-                    None => asked,
+                    Some(operation) => Some(asked.with_operation(operation.clone())),
+                    None => Some(asked),
                 }
-            });
-        ResponseFuture::new(self.inner.call(request), asked, self.settings)
+            }
+        };
+        // Written out: each function that a future goes through moves it.
+        ResponseFuture {
+            inner: Some(self.inner.call(request)),
+            asked,
+            settings: self.settings,
+            inspection: None,
+        }
     }
 }

@@ -30,9 +30,10 @@ impl<'a> Origin<'a> {
         let (host, port) = split_port(authority);
         Some(Self {
             host: host.strip_suffix('.').unwrap_or(host),
-            port: port
-                .and_then(|port| port.parse().ok())
-                .unwrap_or_else(|| default_port(uri)),
+            port: match port {
+                Some(port) => port.parse().unwrap_or_else(|_| default_port(uri)),
+                None => default_port(uri),
+            },
             is_normal,
         })
     }
@@ -228,11 +229,15 @@ impl Pattern {
 pub(super) const LONGEST_HOST: usize = 253;
 
 fn split_port(authority: &str) -> (&str, Option<&str>) {
-    let before = authority.trim_end_matches(|c: char| c.is_ascii_digit());
-    match before.strip_suffix(':') {
-        Some(host) => (host, Some(&authority[before.len()..])),
-        None => (authority, None),
+    // From the end: a port is short, and without one the first look tells.
+    for (at, byte) in authority.bytes().enumerate().rev() {
+        match byte {
+            b':' => return (&authority[..at], Some(&authority[at + 1..])),
+            b'0'..=b'9' => {}
+            _ => break,
+        }
     }
+    (authority, None)
 }
 
 fn default_port(uri: &Uri) -> u16 {

@@ -1,9 +1,10 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use http::Uri;
+use http::uri::{Authority, Scheme};
 use tokio::time::{Duration, Instant};
 
 use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
@@ -13,7 +14,8 @@ use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
 ///
 /// An endpoint is a configured group of hosts, or else one host and port. Configured ones live as long as this does;
-/// others come with their first request and go when nobody has asked for them for 10 to 15 minutes. There are at most
+/// others come with their first request and go when nobody has asked for them for 10 to 15 minutes (the first one stays).
+/// There are at most
 /// 10 000 of these; beyond that the least used make room, and where all are in use further hosts share one overflow
 /// endpoint. Requests without an authority (origin form) share another one: the `Host` header is not looked at.
 ///
@@ -41,6 +43,7 @@ pub struct Endpoints(Arc<Registry>);
 struct Registry {
     hosts: Hosts,
     configured: Vec<Arc<Endpoint>>,
+    first: OnceLock<First>,
     defaults: Arc<Settings>,
     /// For requests without an authority.
     no_authority: Arc<Endpoint>,
@@ -69,6 +72,11 @@ impl Endpoints {
     /// it is held.
     pub fn find(&self, uri: &Uri) -> Arc<Endpoint> {
         let registry = &*self.0;
+        if let Some(first) = registry.first.get()
+            && first.is_of(uri)
+        {
+            return Arc::clone(&first.endpoint);
+        }
         let Some(origin) = Origin::of(uri) else {
             return Arc::clone(&registry.no_authority);
         };
@@ -76,7 +84,11 @@ impl Endpoints {
             return Arc::clone(&registry.overflow);
         }
         if origin.is_normal {
-            registry.find(origin.host, origin.port, uri)
+            let endpoint = registry.find(origin.host, origin.port, uri);
+            if registry.hosts.is_empty() && registry.first.get().is_none() {
+                registry.remember(uri, &endpoint);
+            }
+            endpoint
         } else {
             let mut buffer = [0; LONGEST_HOST];
             let host = host::normalize(origin.host, &mut buffer);
@@ -222,12 +234,50 @@ impl EndpointsBuilder {
     }
 }
 
+/// Authority and scheme of the first host that was asked for, and its endpoint.
+///
+/// Most clients talk to one host. It is found by a comparison, without a lock, a hash or a parse; it is also the one
+/// endpoint that is never evicted.
+struct First {
+    authority: Authority,
+    scheme: Option<Scheme>,
+    endpoint: Arc<Endpoint>,
+}
+
+impl First {
+    fn is_of(&self, uri: &Uri) -> bool {
+        // As written: what is another spelling of the same host takes the longer way to the same endpoint.
+        uri.authority().is_some_and(|authority| {
+            authority.as_str().as_bytes() == self.authority.as_str().as_bytes()
+        }) && uri.scheme() == self.scheme.as_ref()
+    }
+}
+
 impl Registry {
+    #[cold]
+    fn remember(&self, uri: &Uri, endpoint: &Arc<Endpoint>) {
+        let (Some(authority), false) = (uri.authority(), Arc::ptr_eq(endpoint, &self.overflow))
+        else {
+            return;
+        };
+        // Whoever comes second finds its host the other way.
+        let _ = self.first.set(First {
+            // A copy: a part of the request's URI would keep all of it.
+            authority: authority
+                .as_str()
+                .parse()
+                .unwrap_or_else(|_| authority.clone()),
+            scheme: uri.scheme().cloned(),
+            endpoint: Arc::clone(endpoint),
+        });
+    }
+
     fn new(defaults: Arc<Settings>) -> Self {
         let shared = |name| Arc::new(Endpoint::named(name, Arc::clone(&defaults)));
         Self {
             hosts: Hosts::default(),
             configured: Vec::new(),
+            first: OnceLock::new(),
             no_authority: shared(NO_AUTHORITY),
             overflow: shared(OVERFLOW),
             hasher: DefaultHashBuilder::default(),
@@ -410,6 +460,31 @@ mod tests {
         tokio::time::advance(Duration::from_secs(300)).await;
         endpoints.find(&host(10));
         assert!(released.upgrade().is_some());
+    }
+
+    #[test]
+    fn the_first_host_is_found_by_any_spelling_and_no_other_host_by_its_own() {
+        let endpoints = Endpoints::default();
+        let find = |uri: &'static str| endpoints.find(&Uri::from_static(uri));
+        let first = find("https://maps.example.org/wms?a");
+        for same in [
+            "https://maps.example.org/wms?b",
+            "https://MAPS.example.org/",
+            "https://maps.example.org:443/",
+            "https://maps.example.org./",
+            "https://somebody:secret@maps.example.org/",
+        ] {
+            assert!(Arc::ptr_eq(&first, &find(same)), "{same}");
+        }
+        for other in [
+            "http://maps.example.org/",
+            "https://maps.example.org:8443/",
+            "https://maps.example.orga/",
+            "https://maps.example.or/",
+            "/wms",
+        ] {
+            assert!(!Arc::ptr_eq(&first, &find(other)), "{other}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ use tokio::time::{Duration, Instant, Sleep, sleep_until};
 use tower::BoxError;
 use tower_service::Service;
 
+use super::QueueTimeout;
+use super::body::{ResponseBody, hand_over};
 use super::layer::Options;
-use super::{QueueTimeout, ResponseBody};
 use crate::call::{self, Endpoint, Permit, Queued, latest_start};
 
 pin_project! {
@@ -23,14 +24,14 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, B>,
-        until_body_ends: bool,
+        pub(super) state: State<S, B>,
+        pub(super) until_body_ends: bool,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<S, B>
+    pub(super) enum State<S, B>
     where
         S: Service<Request<B>>,
     {
@@ -50,16 +51,6 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn called(permit: Permit, call: S::Future, until_body_ends: bool) -> Self {
-        Self {
-            state: State::Called {
-                permit: Some(permit),
-                call,
-            },
-            until_body_ends,
-        }
-    }
-
     pub(super) fn admission(admission: Admission<S, B>, until_body_ends: bool) -> Self {
         Self {
             state: State::Admission {
@@ -85,20 +76,29 @@ where
 {
     type Output = Result<Response<ResponseBody<R>>, BoxError>;
 
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let (permit, call) = match this.state.as_mut().project() {
                 StateProjection::Called { permit, call } => {
-                    let result = ready!(call.poll(cx));
+                    let polled = call.poll(cx);
+                    if polled.is_pending() {
+                        return Poll::Pending;
+                    }
                     // Taken on every path: a future that is kept after it has ended holds no permit.
-                    let permit = permit.take();
-                    let response = match result {
-                        Ok(response) => response,
-                        Err(error) => return Poll::Ready(Err(error.into())),
+                    let mut permit = permit.take();
+                    return match polled {
+                        Poll::Ready(Ok(response)) => {
+                            if !*this.until_body_ends {
+                                permit = None;
+                            }
+                            let permit = hand_over(permit, response.body());
+                            Poll::Ready(Ok(response.map(|inner| ResponseBody { inner, permit })))
+                        }
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+                        Poll::Pending => Poll::Pending,
                     };
-                    let permit = permit.filter(|_| *this.until_body_ends);
-                    return Poll::Ready(Ok(response.map(|body| ResponseBody::new(body, permit))));
                 }
                 StateProjection::Admission { admission } => ready!(admission.as_mut().poll(cx))?,
                 StateProjection::Refused { error } => {

@@ -1,3 +1,4 @@
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -6,10 +7,10 @@ use http_body::Body;
 use tower::BoxError;
 use tower_service::Service;
 
-use super::future::{Admission, ResponseFuture, admit};
+use super::future::{Admission, ResponseFuture, State, admit};
 use super::layer::Options;
 use super::{PermitScope, ResponseBody};
-use crate::call::Permit;
+use crate::call::{Endpoint, Permit};
 
 /// Limits the answers in flight at each host; see the [module](super). Made by
 /// [`ConcurrencyLimitLayer`](super::ConcurrencyLimitLayer). Clones share the limits.
@@ -40,28 +41,63 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[inline(always)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let options = &*self.options;
-        // An answer to HEAD has no body, whatever its Content-Length says.
-        let until_body_ends =
-            options.permit_scope == PermitScope::Body && request.method() != Method::HEAD;
-        let mut inner = self.inner.clone();
-        let admission = match Permit::try_acquire(options.endpoints.find(request.uri())) {
-            Err(endpoint) => Admission::queue(endpoint, inner, request, options),
-            // Most services are ready at once. One that is not is asked again in the future, by its task.
-            Ok(permit) => match inner.poll_ready(&mut Context::from_waker(Waker::noop())) {
-                Poll::Pending => Admission::ready(permit, inner, request, options),
-                Poll::Ready(Err(error)) => return ResponseFuture::refused(error.into()),
-                Poll::Ready(Ok(())) => {
-                    return match admit(request.extensions(), permit.endpoint(), None) {
-                        Ok(()) => {
-                            ResponseFuture::called(permit, inner.call(request), until_body_ends)
-                        }
-                        Err(late) => ResponseFuture::refused(late.into()),
-                    };
-                }
-            },
+        let permit = match Permit::try_acquire(options.endpoints.find(request.uri())) {
+            Ok(permit) => permit,
+            Err(endpoint) => return self.queue(endpoint, request),
         };
+        let until_body_ends = self.until_body_ends(&request);
+        // Most services are ready at once. One that is not is asked again in the future, by its task.
+        match self
+            .inner
+            .poll_ready(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return ResponseFuture::refused(error.into()),
+            Poll::Pending => return self.wait_until_ready(permit, request),
+        }
+        if let Err(late) = admit(request.extensions(), permit.endpoint(), None) {
+            return ResponseFuture::refused(late.into());
+        }
+        // Written out: the future below is large, and each function that it went through would move it.
+        ResponseFuture {
+            state: State::Called {
+                permit: Some(permit),
+                call: self.inner.call(request),
+            },
+            until_body_ends,
+        }
+    }
+}
+
+impl<S> ConcurrencyLimit<S> {
+    #[cold]
+    fn queue<B>(&mut self, endpoint: Arc<Endpoint>, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        let until_body_ends = self.until_body_ends(&request);
+        let admission = Admission::queue(endpoint, self.inner.clone(), request, &self.options);
         ResponseFuture::admission(admission, until_body_ends)
+    }
+
+    /// The service that was asked goes with the request, so that its readiness is this call's; a clone stays.
+    #[cold]
+    fn wait_until_ready<B>(&mut self, permit: Permit, request: Request<B>) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
+        let until_body_ends = self.until_body_ends(&request);
+        let fresh = self.inner.clone();
+        let asked = mem::replace(&mut self.inner, fresh);
+        let admission = Admission::ready(permit, asked, request, &self.options);
+        ResponseFuture::admission(admission, until_body_ends)
+    }
+
+    fn until_body_ends<B>(&self, request: &Request<B>) -> bool {
+        // An answer to HEAD has no body, whatever its Content-Length says.
+        self.options.permit_scope == PermitScope::Body && request.method() != Method::HEAD
     }
 }
