@@ -92,7 +92,7 @@ pub(super) fn parse_uri(text: &str) -> Result<Uri, String> {
     for character in without_fragment.chars() {
         match character {
             '!' | '$'..=';' | '=' | '?'..='Z' | '_' | 'a'..='z' | '~' | '[' | ']' | '|' => {
-                encoded.push(character)
+                encoded.push(character);
             }
             _ => {
                 let mut buffer = [0; 4];

@@ -48,9 +48,10 @@ async fn an_exception_with_status_200_is_an_error_with_its_parts_and_head() {
         "application/vnd.ogc.se_xml; charset=utf-8",
         "application/octet-stream",
     ] {
-        let error = inspect(answer(200, label, Scripted::frames([LAYER_NOT_DEFINED])))
-            .await
-            .unwrap_err();
+        let mut response = answer(200, label, Scripted::frames([LAYER_NOT_DEFINED]));
+        let cookie = "session=secret".parse().unwrap();
+        response.headers_mut().insert("set-cookie", cookie);
+        let error = inspect(response).await.unwrap_err();
         let found = find::<ServiceExceptionError>(&error).unwrap();
         assert_eq!(found.parts().status, StatusCode::OK);
         assert_eq!(found.head(), LAYER_NOT_DEFINED);
@@ -59,7 +60,11 @@ async fn an_exception_with_status_200_is_an_error_with_its_parts_and_head() {
             (exception.code(), exception.disposition()),
             (Some("LayerNotDefined"), Disposition::Permanent)
         );
-        assert!(!format!("{error:?} {error}").contains("BBOX"));
+        let printed = format!("{error:?} {error}");
+        assert!(
+            !printed.contains("BBOX") && !printed.contains("secret"),
+            "{printed}"
+        );
     }
 }
 
