@@ -62,6 +62,8 @@ pub(crate) struct Adaptive {
     last_cut: Option<Instant>,
     /// Where latency does not follow a limit that shrinks, the service itself has become slower.
     shrinking: Option<Shrinking>,
+    /// Windows in a row in which there was room to grow.
+    roomy: u32,
     /// Running variance of the logarithm of a latency.
     variance: f64,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Adaptive {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// The limit grows by half a window until latency follows.
-    Search,
+    Search(Search),
     Steady,
     /// At half the limit.
     Measure {
@@ -77,6 +79,15 @@ enum Phase {
         began: Instant,
         from: Option<Instant>,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Search {
+    Confident,
+    /// The last window says that latency follows, but not clearly: it goes on until it has twice as many samples.
+    InDoubt,
+    /// Latency seemed to follow, but the baseline stood for few samples: at the limit of before, what comes is more of them.
+    Retreated,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +127,7 @@ pub(crate) struct State {
 impl Adaptive {
     pub(crate) fn new(now: Instant, settings: &AdaptiveSettings) -> Self {
         Self {
-            phase: Phase::Search,
+            phase: Phase::Search(Search::Confident),
             baseline: None,
             window: Window::default(),
             warm_up: 0,
@@ -124,6 +135,7 @@ impl Adaptive {
             next_measurement: settings.next_measurement(now),
             last_cut: None,
             shrinking: None,
+            roomy: 0,
             variance: SIGMA * SIGMA,
         }
     }
@@ -168,22 +180,26 @@ impl Adaptive {
             return limit;
         }
         self.window.add(ln);
-        let wanted = if ramping || self.baseline.is_none() || matches!(self.phase, Phase::Search) {
+        let wanted = if ramping || self.baseline.is_none() || matches!(self.phase, Phase::Search(_))
+        {
             (2.0 * limit).clamp(16.0, 96.0)
         } else {
             (3.0 * limit).clamp(24.0, 128.0)
         };
-        if self.window.count < wanted as u32 {
+        let in_doubt = matches!(self.phase, Phase::Search(Search::InDoubt));
+        if self.window.count < wanted as u32 * (1 + u32::from(in_doubt)) {
             return limit;
         }
         let window = std::mem::take(&mut self.window);
         self.variance += VARIANCE_STEP * (window.variance() - self.variance);
         let ceiling = f64::from(settings.ceiling.max(1));
         let limit = match self.phase {
-            Phase::Search if !ramping => self.search(now, &window, limit, ceiling, settings),
+            Phase::Search(search) if !ramping => {
+                self.search(now, window, search, limit, ceiling, settings)
+            }
             _ => self.steer(now, &window, in_flight, limit, ceiling, ramping, settings),
         };
-        if !ramping && !matches!(self.phase, Phase::Search) && now >= self.next_measurement {
+        if !ramping && !matches!(self.phase, Phase::Search(_)) && now >= self.next_measurement {
             self.phase = Phase::Measure {
                 resume: limit,
                 began: now,
@@ -232,7 +248,7 @@ impl Adaptive {
             baseline: baseline.ln.exp(),
             samples: baseline.samples,
             sigma: self.variance.sqrt(),
-            searching: matches!(self.phase, Phase::Search),
+            searching: matches!(self.phase, Phase::Search(_)),
             next_measurement_in: self
                 .next_measurement
                 .saturating_duration_since(now)
@@ -246,7 +262,7 @@ impl Adaptive {
             return None;
         }
         let phase = if state.searching {
-            Phase::Search
+            Phase::Search(Search::Confident)
         } else {
             Phase::Steady
         };
@@ -303,56 +319,83 @@ impl Adaptive {
             return limit;
         }
         let window = std::mem::take(&mut self.window);
+        let mut next = settings.next_measurement(now);
         if window.count >= 8 {
-            let samples = f64::from(window.count);
+            let (mean, samples) = (window.mean(), f64::from(window.count));
+            let measured = Baseline { ln: mean, samples };
             self.baseline = Some(match self.baseline {
+                // It was no baseline but latency under load.
+                Some(base) if mean < base.ln - MUCH_FASTER - 3.0 * self.error(samples, base) => {
+                    next = now + SOON;
+                    measured
+                }
                 Some(base) => {
                     let weight = samples / (samples + base.samples.min(96.0));
                     Baseline {
-                        ln: base.ln + weight * (window.mean() - base.ln),
+                        ln: base.ln + weight * (mean - base.ln),
                         samples: base.samples + samples,
                     }
                 }
-                None => Baseline {
-                    ln: window.mean(),
-                    samples,
-                },
+                None => measured,
             });
         }
         self.phase = Phase::Steady;
         self.skip_until = now + self.typical(2.0);
-        self.next_measurement = settings.next_measurement(now);
+        self.next_measurement = next;
         resume
     }
 
     fn search(
         &mut self,
         now: Instant,
-        window: &Window,
+        window: Window,
+        search: Search,
         limit: f64,
         ceiling: f64,
         settings: &AdaptiveSettings,
     ) -> f64 {
         let (mean, count) = (window.mean(), f64::from(window.count));
-        let rho = self.baseline.map_or(1.0, |base| (mean - base.ln).exp());
-        self.skip_until = now + seconds(2.0 * mean.exp());
-        self.next_measurement = settings.next_measurement(now);
-        if rho > SEARCH_ENDS {
-            self.phase = Phase::Steady;
-            return (limit / SEARCH_STEP).max(1.0);
-        }
         let base = self.baseline.unwrap_or(Baseline {
             ln: mean,
             samples: 0.0,
         });
         let samples = base.samples + count;
+        self.skip_until = now + seconds(2.0 * mean.exp());
+        self.next_measurement = settings.next_measurement(now);
+        if base.samples > 0.0 && search != Search::Retreated {
+            // The first windows are small, and so is what the baseline stands for: what looks like latency that follows
+            // may be noise, and a search that noise ends leaves a limit far too low.
+            let error = self.error(count, base);
+            let excess = mean - base.ln - SEARCH_ENDS.ln() - error;
+            if excess > 0.0 && search == Search::Confident && excess < 2.0 * error {
+                self.window = window;
+                self.skip_until = now;
+                self.phase = Phase::Search(Search::InDoubt);
+                return limit;
+            }
+            if excess > 0.0 {
+                let limit = (limit / SEARCH_STEP).max(1.0);
+                if base.samples < FEW_SAMPLES {
+                    self.phase = Phase::Search(Search::Retreated);
+                    return limit;
+                }
+                self.phase = Phase::Steady;
+                if limit <= settings.start() {
+                    // Nothing better than the start: that may have been too high already.
+                    self.next_measurement = now + SOON;
+                }
+                return limit;
+            }
+        }
         self.baseline = Some(Baseline {
             ln: (base.ln * base.samples + mean * count) / samples,
             samples,
         });
-        if limit >= ceiling {
-            self.phase = Phase::Steady;
-        }
+        self.phase = if limit >= ceiling && samples >= FEW_SAMPLES {
+            Phase::Steady
+        } else {
+            Phase::Search(Search::Confident)
+        };
         (limit * SEARCH_STEP).min(ceiling)
     }
 
@@ -367,7 +410,7 @@ impl Adaptive {
         ramping: bool,
         settings: &AdaptiveSettings,
     ) -> f64 {
-        let (mean, count) = (window.mean(), f64::from(window.count));
+        let (mean, count, sigma) = (window.mean(), f64::from(window.count), self.sigma());
         let base = self.baseline.get_or_insert(Baseline {
             ln: mean,
             samples: count,
@@ -377,8 +420,9 @@ impl Adaptive {
         }
         let rho = (mean - base.ln).exp();
         // One standard deviation of the window's mean: without it, noise shrinks the limit.
-        let upper = settings.tolerance * (SIGMA / count.sqrt()).exp();
+        let upper = settings.tolerance * (sigma / count.sqrt()).exp();
         if rho > upper {
+            self.roomy = 0;
             let slow = mean.exp();
             let streak = self.shrinking.get_or_insert(Shrinking {
                 from: limit,
@@ -398,15 +442,27 @@ impl Adaptive {
             self.skip_until = now + seconds(slow);
             return (limit * (upper / rho).sqrt().max(0.7)).max(1.0);
         }
-        let is_used = f64::from(in_flight) >= 0.8 * limit;
-        if is_used && !ramping && rho < settings.tolerance {
-            if rho < 1.08 {
-                self.shrinking = None;
-            }
-            let factor = if rho < 1.05 { 1.10 } else { 1.0 };
-            return (limit * factor + 0.3 + 0.03 * limit).min(ceiling);
+        // As many as may be are whole calls: 2 of a limit of 2.9 use it to the full.
+        let is_used = f64::from(in_flight) >= 0.8 * limit.floor();
+        if rho < 1.08 {
+            self.shrinking = None;
         }
-        limit
+        if !is_used || ramping || rho >= settings.tolerance {
+            self.roomy = 0;
+            return limit;
+        }
+        self.roomy = if rho < 1.05 { self.roomy + 1 } else { 0 };
+        let factor = if self.roomy >= ROOMY { 1.13 } else { 1.03 };
+        (limit * factor + 0.3).min(ceiling)
+    }
+
+    /// Standard error of the logarithm of what so many samples are relative to the baseline.
+    fn error(&self, samples: f64, base: Baseline) -> f64 {
+        self.sigma() * (1.0 / samples + 1.0 / base.samples.min(96.0)).sqrt()
+    }
+
+    fn sigma(&self) -> f64 {
+        self.variance.sqrt().clamp(0.2, 1.5)
     }
 
     /// So many times the baseline.
@@ -441,7 +497,15 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const SIGMA: f64 = 0.8;
 const VARIANCE_STEP: f64 = 0.2;
 const SEARCH_STEP: f64 = 1.5;
-const SEARCH_ENDS: f64 = 1.45;
+/// A limit is too high where latency is clearly above so many times the baseline.
+const SEARCH_ENDS: f64 = 1.25;
+/// A baseline of fewer does not end a search.
+const FEW_SAMPLES: f64 = 64.0;
+/// In the logarithm, on top of three standard errors.
+const MUCH_FASTER: f64 = 0.2;
+const SOON: Duration = Duration::from_secs(60);
+/// After so many windows in a row with room, the limit grows faster: one alone is noise.
+const ROOMY: u32 = 3;
 const CUT: f64 = 0.7;
 const BETWEEN_CUTS: Duration = Duration::from_secs(5);
 const AFTER_ABANDONED: Duration = Duration::from_secs(60);

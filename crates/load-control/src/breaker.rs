@@ -5,8 +5,8 @@ use rand::{Rng, RngExt};
 /// A circuit breaker: closed, open, half-open with exactly one probe on its way.
 ///
 /// **It trips** on 5 unavailable answers in a row (each within a minute of the one before), if besides nothing succeeded
-/// for 2 s, or the connection was refused, or the row is as long as `max(10, limit)`: among many answers in flight five
-/// failures in a row are no outage. Optionally also on a share of failures within a window, for those whose host fails
+/// for 2 s, or the connection was refused, or the row is as long as `max(10, limit / 2)`: among many answers in flight
+/// five failures in a row are no outage. Optionally also on a share of failures within a window, for those whose host fails
 /// half of its calls.
 ///
 /// **It stays open** for 5 s, after every failed probe 1.5 times as long up to 15 s, each ±25 % so that processes do not
@@ -220,7 +220,7 @@ impl Breaker {
                 self.last_failure = Some(now);
                 let in_row = self.row >= settings.row
                     && (health == Health::Refused
-                        || f64::from(self.row) >= limit.max(10.0)
+                        || f64::from(self.row) >= (limit / 2.0).max(10.0)
                         || self.last_success.is_none_or(|last| {
                             now.saturating_duration_since(last) > settings.quiet
                         }));
@@ -477,10 +477,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_as_long_as_the_limit_trips_it_at_once() {
+    fn a_row_of_half_the_limit_trips_it_at_once() {
         let mut case = Case::new(BreakerSettings::default());
         case.after(0, Health::Available);
-        (0..15).for_each(|_| assert_eq!(case.after(1, Health::Unavailable), Effect::None));
+        (0..9).for_each(|_| assert_eq!(case.after(1, Health::Unavailable), Effect::None));
         assert_eq!(case.after(1, Health::Unavailable), Effect::Tripped);
     }
 

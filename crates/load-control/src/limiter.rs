@@ -193,3 +193,200 @@ impl Limiter {
         self.ramp_end = 0.0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+    use crate::origin;
+
+    /// Calls that are always as many as may be in flight, and take as long as `slowness` of that number says, with the
+    /// spread of a render server.
+    struct Load {
+        limiter: Limiter,
+        settings: LimitSettings,
+        random: SmallRng,
+        now: Instant,
+    }
+
+    impl Load {
+        fn new(settings: AdaptiveSettings, seed: u64) -> Self {
+            let settings = LimitSettings::Adaptive(settings);
+            Self {
+                limiter: Limiter::new(&settings),
+                settings,
+                random: SmallRng::seed_from_u64(seed),
+                now: origin(),
+            }
+        }
+
+        /// The mean limit over the second half.
+        fn run(&mut self, calls: u32, slowness: impl Fn(f64) -> f64) -> f64 {
+            let mut sum = 0.0;
+            for call in 0..calls {
+                let in_flight = self.limiter.limit();
+                let (u, v): (f64, f64) = (self.random.random(), self.random.random());
+                let normal = (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos();
+                let seconds = 3.0 * slowness(f64::from(in_flight)) * (0.8 * normal - 0.32).exp();
+                let between = 3.0 * slowness(f64::from(in_flight)) / f64::from(in_flight);
+                self.now += Duration::from_secs_f64(between);
+                let latency = Some(Duration::from_secs_f64(seconds));
+                self.limiter
+                    .succeeded(self.now, latency, in_flight, &self.settings);
+                if call >= calls / 2 {
+                    sum += f64::from(self.limiter.limit());
+                }
+            }
+            sum / f64::from(calls - calls / 2)
+        }
+    }
+
+    fn sixteen_cores(in_flight: f64) -> f64 {
+        (in_flight / 16.0).max(1.0) * (1.0 + 0.02 * (in_flight - 16.0).max(0.0))
+    }
+
+    #[test]
+    fn the_limit_of_a_server_that_slows_down_under_load_is_found() {
+        for seed in 0..10 {
+            for start in [4, 16, 48] {
+                let settings = AdaptiveSettings {
+                    start,
+                    ..AdaptiveSettings::default()
+                };
+                let limit = Load::new(settings, seed).run(20_000, sixteen_cores);
+                assert!(
+                    (12.0..24.0).contains(&limit),
+                    "{limit} from {start}, seed {seed}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn requests_that_differ_in_cost_do_not_shrink_the_limit() {
+        for seed in 0..10 {
+            let limit = Load::new(AdaptiveSettings::default(), seed).run(20_000, |_| 1.0);
+            assert!(limit > 50.0, "{limit}, seed {seed}");
+        }
+    }
+
+    #[test]
+    fn noise_does_not_end_the_search() {
+        let found = |seed| Load::new(AdaptiveSettings::default(), seed).run(1_500, |_| 1.0);
+        let low = (0..300).filter(|seed| found(*seed) < 24.0).count();
+        assert!(low <= 3, "{low} of 300");
+    }
+
+    #[test]
+    fn a_service_that_became_slower_is_no_overload() {
+        for seed in 0..10 {
+            let settings = AdaptiveSettings {
+                measure_every: Duration::from_secs(1_000_000),
+                ..AdaptiveSettings::default()
+            };
+            let mut load = Load::new(settings, seed);
+            load.run(3_000, |_| 1.0);
+            let limit = load.run(10_000, |_| 4.0);
+            assert!(limit > 30.0, "{limit}, seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_limit_with_a_fraction_is_used_to_the_full_by_whole_calls() {
+        for limit in [1.3, 1.95, 2.69, 2.95, 3.9] {
+            let settings = AdaptiveSettings {
+                measure_every: Duration::from_secs(1_000_000),
+                ..AdaptiveSettings::default()
+            };
+            let mut load = Load::new(settings, 3);
+            let state = crate::adaptive::State {
+                baseline: 3.0 * (-0.32f64).exp(),
+                samples: 1_000.0,
+                sigma: 0.8,
+                searching: false,
+                next_measurement_in: 1_000_000.0,
+            };
+            load.limiter = Limiter::import(load.now, limit, Some(&state), false, &load.settings);
+            let found = load.run(2_000, |_| 1.0);
+            assert!(found > 8.0, "{found} from {limit}");
+        }
+    }
+
+    #[test]
+    fn overload_cuts_once_in_five_seconds_and_never_below_one() {
+        let settings = AdaptiveSettings {
+            start: 10,
+            ..AdaptiveSettings::default()
+        };
+        let mut load = Load::new(settings, 1);
+        let second = Duration::from_secs(1);
+        for _ in 0..5 {
+            load.limiter.overloaded(load.now, &load.settings);
+            load.now += second;
+            assert_eq!(load.limiter.limit(), 7);
+        }
+        load.now += second;
+        load.limiter.overloaded(load.now, &load.settings);
+        assert!((load.limiter.exact() - 4.9).abs() < 1e-9);
+        for _ in 0..100 {
+            load.now += 6 * second;
+            load.limiter.overloaded(load.now, &load.settings);
+        }
+        assert_eq!(load.limiter.limit(), 1);
+    }
+
+    #[test]
+    fn answers_that_say_nothing_about_speed_change_nothing() {
+        let mut load = Load::new(AdaptiveSettings::default(), 1);
+        (0..1_000).for_each(|_| load.limiter.succeeded(load.now, None, 4, &load.settings));
+        assert_eq!(load.limiter.limit(), 4);
+        assert_eq!(load.limiter.baseline(), None);
+    }
+
+    #[test]
+    fn the_baseline_is_measured_at_half_the_limit_in_step_with_other_processes() {
+        let step = origin();
+        let settings = AdaptiveSettings {
+            start: 16,
+            ceiling: 16,
+            measure_in_step_with: Some(step),
+            ..AdaptiveSettings::default()
+        };
+        let mut load = Load::new(settings, 1);
+        load.now += Duration::from_secs(250);
+        let mut measured = Vec::new();
+        while load.now < step + Duration::from_secs(3_000) {
+            let before = load.limiter.exact();
+            load.run(1, sixteen_cores);
+            if load.limiter.exact() <= before / 2.0 {
+                measured.push((load.now - step).as_secs());
+            }
+        }
+        assert_eq!(measured.len(), 4, "{measured:?}");
+        for (at, due) in measured.iter().zip([600, 1_200, 1_800, 2_400]) {
+            assert!((due..due + 40).contains(at), "{measured:?}");
+        }
+    }
+
+    #[test]
+    fn an_outage_during_a_measurement_does_not_halve_what_is_remembered() {
+        let mut load = Load::new(
+            AdaptiveSettings {
+                start: 16,
+                ceiling: 16,
+                ..AdaptiveSettings::default()
+            },
+            1,
+        );
+        while load.limiter.exact() > 8.0 {
+            load.run(1, sixteen_cores);
+        }
+        load.run(1, sixteen_cores);
+        load.limiter.freeze();
+        load.limiter.thaw(load.now, &load.settings);
+        assert!(load.limiter.ramp_end > 12.0);
+        assert_eq!(load.limiter.adaptive.unwrap().at_rest(), None);
+    }
+}

@@ -21,9 +21,10 @@ use rand::{RngExt, SeedableRng};
 #[test]
 fn an_afternoon_of_outages_costs_the_server_little() {
     let settings = LoadSettings::default();
-    for (seed, worst) in [(7, 1.30), (11, 1.30), (23, 1.30)] {
+    for seed in [7, 11, 23] {
         let (report, oracle) = (run(Some(&settings), seed), run(None, seed));
-        report.assert_musts(&oracle, seed, worst);
+        report.print("no hint", seed, &oracle);
+        report.assert_musts(&oracle, 1.30);
     }
 }
 
@@ -32,7 +33,8 @@ fn with_the_cores_known_it_costs_less() {
     let settings = adaptive(4, 16);
     for seed in [7, 11] {
         let (report, oracle) = (run(Some(&settings), seed), run(None, seed));
-        report.assert_musts(&oracle, seed, 1.25);
+        report.print("ceiling 16", seed, &oracle);
+        report.assert_musts(&oracle, 1.25);
     }
 }
 
@@ -44,8 +46,17 @@ fn a_fixed_limit_that_is_right_is_simplest_and_best() {
     };
     let (report, oracle) = (run(Some(&settings), 7), run(None, 7));
     report.print("fixed 16", 7, &oracle);
+    assert!(report.blip_attempts <= 25 && report.maintenance_attempts <= 550);
+    assert!(report.peak() <= 16 && report.waste_share() <= 0.01);
     assert!(report.x_time(&oracle) <= 1.06);
-    assert_eq!(report.most_probes_at_once, 1);
+    assert_eq!((report.most_probes_at_once, report.gave_up), (1, 0));
+}
+
+#[test]
+fn a_start_far_too_high_is_noticed() {
+    let (report, oracle) = (run(Some(&adaptive(64, 96)), 7), run(None, 7));
+    report.print("from 64", 7, &oracle);
+    assert!(report.x_time(&oracle) <= 1.12);
 }
 
 #[test]
@@ -62,7 +73,7 @@ fn without_a_breaker_an_outage_stays_expensive() {
 #[test]
 #[ignore = "a table over many seeds"]
 fn table() {
-    let seeds = std::env::var("OUTAGE_SEEDS").unwrap_or_else(|_| "9001..9020".to_owned());
+    let seeds = std::env::var("OUTAGE_SEEDS").unwrap_or_else(|_| "1..40".to_owned());
     let (first, last) = seeds.split_once("..").expect("first..last");
     let seeds: Vec<u64> = (first.parse().unwrap()..=last.parse().unwrap()).collect();
     for (alpha, rows) in [(0.02, 5), (0.0, 2), (0.05, 2)] {
@@ -158,8 +169,7 @@ struct Report {
 }
 
 impl Report {
-    fn assert_musts(&self, oracle: &Self, seed: u64, worst: f64) {
-        self.print("adaptive", seed, oracle);
+    fn assert_musts(&self, oracle: &Self, worst: f64) {
         assert_eq!(self.done.len(), TILES as usize);
         assert!(self.blip_attempts <= 25, "{}", self.blip_attempts);
         assert!(
@@ -172,6 +182,13 @@ impl Report {
         assert!(self.waste_share() <= 0.01, "{}", self.waste_share());
         assert!(self.throttled <= 40, "{}", self.throttled);
         assert_eq!(self.gave_up, 0);
+        let goodput = |from, to| self.tiles(from, to) / oracle.tiles(from, to);
+        assert!(goodput(1_260.0, 2_160.0) >= 0.98, "with the quota");
+        assert!(goodput(2_460.0, 3_660.0) >= 0.88, "in the brown-out");
+        assert!(
+            goodput(UP_AGAIN, UP_AGAIN + 300.0) >= 0.85,
+            "after the cold start"
+        );
         assert!(self.x_time(oracle) <= worst, "{}", self.x_time(oracle));
     }
 
