@@ -78,7 +78,7 @@ where
             Begin::Look(first) => first,
         };
         let asked = this.asked.take().expect("it was asked about above");
-        match inspection::look(response, first, asked, *this.settings, cx) {
+        match inspection::look(response, first, asked, this.settings.clone(), cx) {
             Step::Done(result) => Poll::Ready(result),
             Step::More(inspection) => this.inspection.insert(inspection).poll(cx),
         }

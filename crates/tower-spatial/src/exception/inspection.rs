@@ -113,8 +113,9 @@ where
         || encoding == Encoding::Unknown
         || (first.is_pending()
             && (settings.max_wait.is_zero() || !is_worth_waiting(headers, &asked)));
-    let mut recognizer =
-        Recognizer::new(asked, response.status(), headers).with_limit(settings.limit);
+    let mut recognizer = Recognizer::new(asked, response.status(), headers)
+        .with_limit(settings.limit)
+        .with_dialects(settings.dialects.clone());
     let mut known = None;
     if passes {
         known = Some(recognizer.at_headers())

@@ -1,21 +1,22 @@
 use std::time::Duration;
 
-use service_exception::Recognizer;
+use service_exception::{Dialects, Recognizer};
 use tower_layer::Layer;
 
 use super::ServiceExceptionService;
 
 /// Adds a [`ServiceExceptionService`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServiceExceptionLayer {
     settings: Settings,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) limit: usize,
     pub(super) max_wait: Duration,
     pub(super) becomes: Becomes,
+    pub(super) dialects: Dialects,
 }
 
 /// What an exception becomes.
@@ -34,6 +35,7 @@ impl ServiceExceptionLayer {
                 limit: Recognizer::DEFAULT_LIMIT,
                 max_wait: Duration::from_secs(5),
                 becomes: Becomes::ErrorWhereSuccess,
+                dialects: Dialects::standard(),
             },
         }
     }
@@ -49,6 +51,14 @@ impl ServiceExceptionLayer {
     #[must_use]
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.settings.max_wait = max_wait;
+        self
+    }
+
+    /// The dialects that answers are read in. Default all that are known; a request that carries [`Dialects`] among its
+    /// extensions is read in those, so that an endpoint can have its own.
+    #[must_use]
+    pub fn dialects(mut self, dialects: Dialects) -> Self {
+        self.settings.dialects = dialects;
         self
     }
 
@@ -89,7 +99,7 @@ impl<S> Layer<S> for ServiceExceptionLayer {
     fn layer(&self, inner: S) -> Self::Service {
         ServiceExceptionService {
             inner,
-            settings: self.settings,
+            settings: self.settings.clone(),
         }
     }
 }

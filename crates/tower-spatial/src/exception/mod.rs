@@ -56,4 +56,4 @@ pub use error::ServiceExceptionError;
 pub use future::ResponseFuture;
 pub use layer::ServiceExceptionLayer;
 pub use service::ServiceExceptionService;
-pub use service_exception::{Disposition, Operation, ServiceException};
+pub use service_exception::{Dialects, Disposition, Operation, ServiceException};

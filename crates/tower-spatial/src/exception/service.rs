@@ -2,7 +2,7 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use http_body::Body;
-use service_exception::{Asked, Operation};
+use service_exception::{Asked, Dialects, Operation};
 use tower::BoxError;
 use tower_service::Service;
 
@@ -10,7 +10,7 @@ use super::{InspectedBody, ResponseFuture, layer::Settings};
 use crate::call::TooLate;
 
 /// See the [module](super).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServiceExceptionService<S> {
     pub(super) inner: S,
     pub(super) settings: Settings,
@@ -34,7 +34,7 @@ where
     #[inline(always)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         if TooLate::is_it(request.extensions()) {
-            return ResponseFuture::too_late(self.settings);
+            return ResponseFuture::too_late(self.settings.clone());
         }
         // The answers to HEAD and CONNECT have no body to look at.
         let asked = match *request.method() {
@@ -47,11 +47,15 @@ where
                 }
             }
         };
+        let mut settings = self.settings.clone();
+        if let Some(dialects) = request.extensions().get::<Dialects>() {
+            settings.dialects = dialects.clone();
+        }
         // Written out: each function that a future goes through moves it.
         ResponseFuture {
             inner: Some(self.inner.call(request)),
             asked,
-            settings: self.settings,
+            settings,
             inspection: None,
         }
     }

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_spatial::{
     exception::{
-        Disposition, InspectedBody, ServiceException, ServiceExceptionError, ServiceExceptionLayer,
+        Dialects, Disposition, InspectedBody, ServiceException, ServiceExceptionError,
+        ServiceExceptionLayer,
     },
     find,
 };
@@ -117,6 +118,26 @@ async fn what_an_exception_becomes_depends_on_the_status_and_the_mode() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_can_have_dialects_and_rules_of_its_own() {
+    let disposition = |result: Result<_, BoxError>| {
+        find::<ServiceException>(&result.map(drop).unwrap_err())
+            .unwrap()
+            .disposition()
+    };
+    let report = || answer(200, "text/xml", Scripted::frames([LAYER_NOT_DEFINED]));
+    let rule = Dialects::standard().with_code("LayerNotDefined", Disposition::Transient);
+    let layer = ServiceExceptionLayer::new().dialects(rule.clone());
+    assert_eq!(
+        disposition(inspect_with(layer, get_map(), report()).await),
+        Disposition::Transient
+    );
+    let mut request = get_map();
+    request.extensions_mut().insert(rule);
+    let by_request = inspect_with(ServiceExceptionLayer::new(), request, report()).await;
+    assert_eq!(disposition(by_request), Disposition::Transient);
 }
 
 #[tokio::test(start_paused = true)]
