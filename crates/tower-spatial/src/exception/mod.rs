@@ -39,6 +39,12 @@
 //! answers with a label that is not text to a request that is not known as geospatial. Nor is any further frame read once
 //! the limit is reached, the recognizer has decided, or [`max_wait`](ServiceExceptionLayer::max_wait) has passed.
 //!
+//! # What was asked
+//!
+//! is read from the method, the path, the query and `Accept`, the first time an answer raises the question: a page is fine
+//! where a page was asked for. What a POST asks for stands in its body, which this layer does not read; a caller who has it
+//! puts an [`Operation`] among the request's extensions, made with the body's head.
+//!
 //! With the feature `decode` a copy of the head of a gzip or deflate answer is decoded, never beyond the limit. What is
 //! encoded otherwise passes: nothing can be told of it.
 
