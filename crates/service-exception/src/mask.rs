@@ -9,6 +9,16 @@ pub(crate) fn message(text: &str) -> String {
     let bounded = &text[..floor(text, 4096)];
     let plain = crate::form::text::squeeze(bounded);
     let mut masked = credentials(&plain);
+    // User information of which the text ends before its `@`: nothing says that it is not a host.
+    if let Some(at) = masked.rfind("://")
+        && let Some((_, password)) = masked[at + 3..].split_once(':')
+        && !password.is_empty()
+        && !password.bytes().all(|byte| byte.is_ascii_digit())
+        && !password.contains(['/', ' ', '?', '#', '@', '"', '\''])
+    {
+        masked.truncate(at + 3);
+        masked.push_str("***");
+    }
     if let Some((at, _)) = masked.char_indices().nth(ServiceException::LONGEST_MESSAGE) {
         masked.truncate(at);
     }
@@ -33,7 +43,7 @@ fn credentials(text: &str) -> String {
         let (before, after) = rest.split_at(at + 1);
         masked.push_str(before);
         rest = after;
-        let name_end = before.len() - 1;
+        let name_end = before[..before.len() - 1].trim_end_matches(' ').len();
         let name_start = before[..name_end]
             .rfind(|character: char| {
                 !(character.is_ascii_alphanumeric()
@@ -44,15 +54,22 @@ fn credentials(text: &str) -> String {
             });
         let name = before[name_start..name_end].trim_matches(['"', '\'']);
         let is_equals = before.ends_with('=');
-        if is_equals && is_secret(name) || !is_equals && is_secret_header(name) {
+        let is_quoted = before[..name_end].ends_with(['"', '\'']);
+        let is_secret = match is_equals || is_quoted {
+            true => is_secret(name),
+            false => is_secret_header(name),
+        };
+        if is_secret {
             let blank = rest.len() - rest.trim_start_matches([' ', '"', '\'']).len();
             masked.push_str(&rest[..blank]);
             rest = &rest[blank..];
             for scheme in ["Bearer ", "Basic ", "bearer ", "basic "] {
                 rest = rest.strip_prefix(scheme).unwrap_or(rest);
             }
-            // A quoted value ends with its quote, whatever it holds.
+            // A quoted value ends with its quote, whatever it holds; a cookie header holds several.
+            let is_cookie = contains_ignore_case(name.as_bytes(), "cookie");
             let ends: &[char] = match masked.chars().next_back() {
+                _ if is_cookie => &['\n'],
                 Some('\'') => &['\''],
                 Some('"') => &['"'],
                 _ => &['&', ' ', '"', '\'', ',', ';', ')', '>', '<', '}', ']', '|'],
@@ -76,21 +93,34 @@ fn credentials(text: &str) -> String {
     bearer(masked)
 }
 
-/// Masks what follows the word `Bearer` (RFC 6750 §2.1), wherever it stands.
+/// Masks what follows the word `Bearer` or `Basic` (RFC 6750 §2.1, RFC 7617 §2), wherever it stands, and the part before
+/// an `@` in what an Oracle connection is called: `OCI:scott/tiger@db`, `jdbc:oracle:thin:scott/tiger@//db`.
 fn bearer(text: String) -> String {
-    const WORD: &str = "bearer ";
-    let Some(at) = crate::kvp::find_ignore_case(text.as_bytes(), WORD) else {
-        return text;
-    };
-    let from = at + WORD.len();
-    let length = text[from..]
-        .find([' ', '"', '\'', ','])
-        .unwrap_or(text.len() - from);
-    // A word of prose is no token.
-    if text[from..from + length].len() < 16 {
-        return text;
+    let mut masked = String::with_capacity(text.len());
+    let mut scheme = false;
+    for (number, word) in text.split(' ').enumerate() {
+        if number > 0 {
+            masked.push(' ');
+        }
+        let bare = word.trim_matches(['"', '\'', ',', ';', '.', ':']);
+        // A word of prose is no token.
+        if scheme && bare.len() >= 16 {
+            masked.push_str(&word.replace(bare, "***"));
+        } else if let Some((user, host)) = word.rsplit_once('@')
+            && user.contains('/')
+            && user.contains(':')
+            && !user.contains("//")
+        {
+            let shown = user.rfind(':').map_or(0, |at| at + 1);
+            masked.push_str(&user[..shown]);
+            masked.push_str("***@");
+            masked.push_str(host);
+        } else {
+            masked.push_str(word);
+        }
+        scheme = bare.eq_ignore_ascii_case("bearer") || bare.eq_ignore_ascii_case("basic");
     }
-    format!("{}***{}", &text[..from], &text[from + length..])
+    masked
 }
 
 fn is_secret(name: &str) -> bool {
@@ -137,6 +167,7 @@ fn is_secret_header(name: &str) -> bool {
         "api-key",
         "secret",
         "x-api-key",
+        "cookie",
     ]
     .iter()
     .any(|secret| contains_ignore_case(name.as_bytes(), secret))
@@ -175,6 +206,28 @@ mod tests {
             (
                 "rejected: bearer eyJhbGciOiJIUzI1NiJ9.e30.x is old",
                 "rejected: bearer *** is old",
+            ),
+            ("password = X1 refused", "password = *** refused"),
+            (
+                r#"{"password" : "X1", "a": 1}"#,
+                r#"{"password" : "***", "a": 1}"#,
+            ),
+            (r#"{"key":"X1"}"#, r#"{"key":"***"}"#),
+            ("Set-Cookie: sid=X1; Path=/", "Set-Cookie: ***"),
+            ("Cookie: a=b; sid=X1", "Cookie: ***"),
+            ("OCI:scott/X1@orcl is down", "OCI:***@orcl is down"),
+            (
+                "jdbc:oracle:thin:scott/X1@//h/db",
+                "jdbc:oracle:thin:***@//h/db",
+            ),
+            (
+                "Bearer authentication failed for Bearer 0123456789abcdef0123456789abcdef",
+                "Bearer authentication failed for Bearer ***",
+            ),
+            ("ask https://joe:S3CRET", "ask https://***"),
+            (
+                "ask https://maps.example:8443",
+                "ask https://maps.example:8443",
             ),
             (
                 "keyword=roads, code: 12, time: 10:30",

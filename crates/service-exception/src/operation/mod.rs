@@ -107,7 +107,10 @@ impl Operation {
         let accept = bytes(ACCEPT);
         let soap_action = soap_action(headers, content_type);
         let target = (uri.path(), uri.query().unwrap_or_default());
-        Self::read(method, target, accept, content_type, soap_action, body_head)
+        let mut operation =
+            Self::read(method, target, accept, content_type, soap_action, body_head);
+        operation.safe &= !is_overridden(headers);
+        operation
     }
 
     fn read(
@@ -522,6 +525,23 @@ fn by_format(format: Decoded<'_>) -> Expected {
         }
         () => Expected::Unknown,
     }
+}
+
+/// Whether a header asks the server to take the request for one of another method that is not safe.
+fn is_overridden(headers: &HeaderMap) -> bool {
+    [
+        "x-http-method-override",
+        "x-http-method",
+        "x-method-override",
+    ]
+    .iter()
+    .filter_map(|name| headers.get(*name))
+    .any(|method| {
+        let safe = ["GET", "HEAD", "OPTIONS", "TRACE"];
+        !safe
+            .iter()
+            .any(|safe| method.as_bytes().eq_ignore_ascii_case(safe.as_bytes()))
+    })
 }
 
 /// An `Accept` header: HTML where it is named at all, else the first type that is known.

@@ -373,3 +373,15 @@ fn the_content_to_expect_is_read_off_format_path_and_accept() {
     assert_eq!(accept("/x", "application/geo+json, */*"), Expected::Json);
     assert_eq!(accept("/x", "*/*"), Expected::Unknown);
 }
+
+#[test]
+fn a_method_that_a_header_overrides_counts() {
+    let uri = Uri::from_static("https://example.org/collections/a/items/1");
+    let safe = |name: &'static str, method: &'static str| {
+        let value = http::HeaderValue::from_static(method);
+        let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value)]);
+        Operation::of(&Method::GET, &uri, &headers, None).is_safe_to_repeat()
+    };
+    assert!(!safe("x-http-method-override", "DELETE") && !safe("x-http-method", "patch"));
+    assert!(safe("x-http-method-override", "get") && safe("accept", "DELETE"));
+}
