@@ -1,11 +1,12 @@
 use std::{
+    collections::VecDeque,
     error::Error,
     fmt,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
@@ -35,9 +36,24 @@ enum State<B> {
     /// All of it: a clone is as good as the original.
     Buffered(Bytes),
     /// What was at hand when it was wrapped, then the rest.
-    Streaming { first: Bytes, rest: B },
-    /// The clone of a streaming body.
-    Gone,
+    Streaming(Box<Streaming<B>>),
+    /// The clone of a streaming body, with the bytes that were at hand.
+    Gone(Bytes),
+}
+
+struct Streaming<B> {
+    at_hand: VecDeque<Result<Frame<Bytes>, BoxError>>,
+    rest: B,
+    /// The rest has ended or failed already, and is not to be polled again.
+    ended: bool,
+}
+
+impl<B> Streaming<B> {
+    fn head(&self) -> Bytes {
+        let data =
+            |frame: &Result<Frame<Bytes>, BoxError>| frame.as_ref().ok()?.data_ref().cloned();
+        self.at_hand.iter().find_map(data).unwrap_or_default()
+    }
 }
 
 impl<B> ReplayBody<B> {
@@ -56,33 +72,62 @@ impl<B> ReplayBody<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> ReplayBody<B> {
+impl<B> ReplayBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
     /// Wraps any body. One that is empty, or hands over all it announces at once, is buffered; any other streams.
     pub fn new(mut body: B) -> Self {
         if body.is_end_stream() {
             return Self::empty();
         }
-        let length = body.size_hint().exact();
-        let Some(length) = length.filter(|length| *length <= MAX_AT_HAND) else {
-            return Self {
-                state: State::Streaming {
-                    first: Bytes::new(),
-                    rest: body,
-                },
-            };
-        };
-        // Asked once, without waiting: who sends the body later polls with a waker of its own.
-        let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
-        let first = match polled {
-            Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-            _ => Bytes::new(),
-        };
-        if first.len() as u64 == length {
-            Self::buffered(first)
-        } else {
-            Self {
-                state: State::Streaming { first, rest: body },
+        let length = body
+            .size_hint()
+            .exact()
+            .filter(|length| *length <= MAX_AT_HAND);
+        let mut at_hand = VecDeque::new();
+        let (mut bytes, mut ended) = (0, false);
+        // Asked without waiting: who sends the body later polls with a waker of its own.
+        let mut context = Context::from_waker(Waker::noop());
+        while let Some(length) = length
+            && !ended
+            && bytes <= length
+            && at_hand.len() < MAX_FRAMES
+        {
+            match Pin::new(&mut body).poll_frame(&mut context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                    at_hand.push_back(Ok(frame));
+                    ended = body.is_end_stream();
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    at_hand.push_back(Err(error.into()));
+                    ended = true;
+                }
+                Poll::Ready(None) => ended = true,
+                Poll::Pending => break,
             }
+        }
+        let is_data = |frame: &Result<Frame<Bytes>, _>| frame.as_ref().is_ok_and(Frame::is_data);
+        if ended && length == Some(bytes) && at_hand.iter().all(is_data) {
+            let mut data = at_hand
+                .into_iter()
+                .filter_map(|frame| frame.ok()?.into_data().ok());
+            let first = data.next().unwrap_or_default();
+            let rest: Vec<Bytes> = data.collect();
+            return match rest.is_empty() {
+                true => Self::buffered(first),
+                false => Self::buffered([vec![first], rest].concat().concat()),
+            };
+        }
+        let streaming = Streaming {
+            at_hand,
+            rest: body,
+            ended,
+        };
+        Self {
+            state: State::Streaming(Box::new(streaming)),
         }
     }
 }
@@ -92,7 +137,8 @@ impl<B> Clone for ReplayBody<B> {
         Self {
             state: match &self.state {
                 State::Buffered(bytes) => State::Buffered(bytes.clone()),
-                State::Streaming { .. } | State::Gone => State::Gone,
+                State::Streaming(streaming) => State::Gone(streaming.head()),
+                State::Gone(head) => State::Gone(head.clone()),
             },
         }
     }
@@ -104,12 +150,11 @@ impl<B> RepeatableBody for ReplayBody<B> {
     }
 
     fn head(&self) -> Option<Bytes> {
-        match &self.state {
-            State::Buffered(bytes) | State::Streaming { first: bytes, .. } => {
-                (!bytes.is_empty()).then(|| head_of(bytes))
-            }
-            State::Gone => None,
-        }
+        let head = match &self.state {
+            State::Buffered(bytes) | State::Gone(bytes) => bytes.clone(),
+            State::Streaming(streaming) => streaming.head(),
+        };
+        (!head.is_empty()).then(|| head_of(&head))
     }
 }
 
@@ -126,38 +171,47 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.state {
-            State::Buffered(bytes) | State::Streaming { first: bytes, .. }
-                if bytes.has_remaining() =>
-            {
-                Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
-            }
-            State::Buffered(_) => Poll::Ready(None),
-            State::Streaming { rest, .. } => Pin::new(rest).poll_frame(cx).map_err(Into::into),
-            State::Gone => Poll::Ready(Some(Err(Box::new(BodyNotRepeatable)))),
+            State::Buffered(bytes) if bytes.is_empty() => Poll::Ready(None),
+            State::Buffered(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            State::Streaming(streaming) => match streaming.at_hand.pop_front() {
+                Some(frame) => Poll::Ready(Some(frame)),
+                None if streaming.ended => Poll::Ready(None),
+                None => Pin::new(&mut streaming.rest)
+                    .poll_frame(cx)
+                    .map_err(Into::into),
+            },
+            State::Gone(_) => Poll::Ready(Some(Err(Box::new(BodyNotRepeatable)))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.state {
             State::Buffered(bytes) => bytes.is_empty(),
-            State::Streaming { first, rest } => first.is_empty() && rest.is_end_stream(),
-            State::Gone => false,
+            State::Streaming(streaming) => {
+                streaming.at_hand.is_empty() && (streaming.ended || streaming.rest.is_end_stream())
+            }
+            State::Gone(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.state {
             State::Buffered(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            State::Streaming { first, rest } => {
-                let (rest, first) = (rest.size_hint(), first.len() as u64);
+            State::Streaming(streaming) => {
+                let data = |frame: &Result<Frame<Bytes>, _>| {
+                    let data = frame.as_ref().ok().and_then(Frame::data_ref);
+                    data.map_or(0, |data| data.len() as u64)
+                };
+                let at_hand: u64 = streaming.at_hand.iter().map(data).sum();
+                let rest = streaming.rest.size_hint();
                 let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower().saturating_add(first));
-                if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(first)) {
+                hint.set_lower(rest.lower().saturating_add(at_hand));
+                if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(at_hand)) {
                     hint.set_upper(upper);
                 }
                 hint
             }
-            State::Gone => SizeHint::new(),
+            State::Gone(_) => SizeHint::new(),
         }
     }
 }
@@ -166,8 +220,8 @@ impl<B> fmt::Debug for ReplayBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.state {
             State::Buffered(_) => "ReplayBody(buffered)",
-            State::Streaming { .. } => "ReplayBody(streaming)",
-            State::Gone => "ReplayBody(gone)",
+            State::Streaming(_) => "ReplayBody(streaming)",
+            State::Gone(_) => "ReplayBody(gone)",
         })
     }
 }
@@ -186,3 +240,4 @@ impl Error for BodyNotRepeatable {}
 
 /// What is longer is not asked for before it is sent.
 const MAX_AT_HAND: u64 = 1 << 20;
+const MAX_FRAMES: usize = 64;

@@ -73,11 +73,29 @@ async fn a_streaming_body_goes_out_whole_and_its_clone_never() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_head_of_a_streaming_body_is_known_where_it_was_at_hand() {
-    let body = ReplayBody::new(Scripted::frames(["<wfs:GetFeature", "/>"]).known_length());
+    let late = Step::Wait(Duration::from_secs(1));
+    let steps = [Step::data("<wfs:GetFeature"), late, Step::data("/>")];
+    let body = ReplayBody::new(Scripted::new(steps).known_length());
     assert!(!body.is_repeatable());
-    assert_eq!(body.head().unwrap(), "<wfs:GetFeature");
+    assert_eq!(body.clone().head().unwrap(), "<wfs:GetFeature");
+    assert_eq!(bytes(body).await.unwrap(), "<wfs:GetFeature/>");
+}
+
+#[tokio::test]
+async fn a_body_in_pieces_that_are_all_at_hand_repeats() {
+    let body = ReplayBody::new(Scripted::frames(["<wfs:GetFeature", "/>"]).known_length());
+    assert_eq!(bytes(body.clone()).await.unwrap(), "<wfs:GetFeature/>");
+    assert_eq!(bytes(body).await.unwrap(), "<wfs:GetFeature/>");
+}
+
+#[tokio::test]
+async fn an_error_of_a_request_body_is_not_lost() {
+    let steps = [Step::data("half"), Step::Fail, Step::data("rest")];
+    let body = ReplayBody::new(Scripted::new(steps).known_length());
+    assert!(!body.is_repeatable());
+    assert!(bytes(body).await.is_err());
 }
 
 #[tokio::test]
