@@ -55,6 +55,8 @@ impl<R: Body + Unpin> Future for Drain<R> {
             match Pin::new(body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let bytes = frame.data_ref().map_or(0, Buf::remaining);
+                    // An empty frame counts too: a body of those would never end.
+                    let bytes = bytes.max(1);
                     if bytes > *this.left {
                         *this.body = None;
                         break;

@@ -71,6 +71,13 @@ impl Outcome {
         extensions: &Extensions,
         statuses: &[(StatusCode, Verdict)],
     ) -> Self {
+        if let Some(gave_up) = extensions.get::<GaveUp>() {
+            let cause = gave_up
+                .attempts()
+                .last()
+                .map_or(Cause::Other, |last| last.cause().clone());
+            return Self::new(Verdict::Permanent, cause);
+        }
         match extensions.get::<ServiceException>() {
             Some(exception) => Self::of_exception(exception, status, headers, statuses),
             None => {

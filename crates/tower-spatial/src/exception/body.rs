@@ -107,9 +107,6 @@ impl<R: Body + Unpin> Body for InspectedBody<R> {
 
     fn size_hint(&self) -> SizeHint {
         let (rest, held) = (self.rest.size_hint(), self.held_bytes());
-        if self.held.as_ref().is_some_and(|held| held.ended) {
-            return SizeHint::with_exact(held);
-        }
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower().saturating_add(held));
         if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(held)) {

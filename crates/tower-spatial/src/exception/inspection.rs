@@ -262,10 +262,6 @@ where
                     (self.recognizer.finish(false), true)
                 }
                 Poll::Ready(None) => (self.recognizer.finish(true), true),
-                // A document that began well is not held up for what may come in its middle.
-                Poll::Pending if self.recognizer.looks_good() => {
-                    (self.recognizer.finish(false), false)
-                }
                 // What began well is not waited for: only a report in its middle could still follow.
                 Poll::Pending if self.recognizer.looks_good() => {
                     (self.recognizer.finish(false), false)
@@ -327,7 +323,8 @@ where
         #[cfg(feature = "decode")]
         if let Some(decoder) = &mut self.decoder {
             let decoded = decoder.push(bytes);
-            self.looked_at += decoded.len();
+            // What decodes to nothing counts too, or it would be held without a bound.
+            self.looked_at += decoded.len().max(bytes.len());
             let finding = self.recognizer.push(decoded);
             return match finding {
                 Finding::Undecided if decoder.is_done() => self.recognizer.finish(false),

@@ -2,6 +2,7 @@
 
 mod deadline;
 mod exception;
+mod hostile;
 mod replay;
 mod retry;
 mod support;

@@ -49,6 +49,9 @@ where
             Err(endpoint) => return self.queue(endpoint, request),
         };
         let until_body_ends = self.until_body_ends(&request);
+        if let Err(late) = admit(request.extensions(), permit.endpoint(), None) {
+            return ResponseFuture::refused(late.into());
+        }
         // Most services are ready at once. One that is not is asked again in the future, by its task.
         match self
             .inner
@@ -57,9 +60,6 @@ where
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return ResponseFuture::refused(error.into()),
             Poll::Pending => return self.wait_until_ready(permit, request),
-        }
-        if let Err(late) = admit(request.extensions(), permit.endpoint(), None) {
-            return ResponseFuture::refused(late.into());
         }
         // Written out: the future below is large, and each function that it went through would move it.
         ResponseFuture {

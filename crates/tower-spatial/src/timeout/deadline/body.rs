@@ -14,18 +14,16 @@ pin_project_lite::pin_project! {
     /// An answer's body that ends with [`DeadlineElapsed`] where it is not read by the deadline.
     pub struct DeadlineBody<R> {
         #[pin]
-        inner: R,
+        inner: Option<R>,
         timer: Option<Pin<Box<Sleep>>>,
-        cut: bool,
     }
 }
 
 impl<R> DeadlineBody<R> {
     pub(super) fn new(inner: R, timer: Option<Pin<Box<Sleep>>>) -> Self {
         Self {
-            inner,
+            inner: Some(inner),
             timer,
-            cut: false,
         }
     }
 }
@@ -42,25 +40,29 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<R::Data>, BoxError>>> {
-        let this = self.project();
-        if let Some(timer) = this.timer {
-            // Asked first: a server that always has a frame ready is cut too.
-            if timer.as_mut().poll(cx).is_ready() && !this.inner.is_end_stream() {
-                if std::mem::replace(this.cut, true) {
-                    return Poll::Ready(None);
-                }
-                return Poll::Ready(Some(Err(Box::new(DeadlineElapsed { _priv: () }))));
-            }
+        let mut this = self.project();
+        let Some(inner) = this.inner.as_mut().as_pin_mut() else {
+            return Poll::Ready(None);
+        };
+        if let Some(timer) = this.timer
+            && timer.as_mut().poll(cx).is_ready()
+            && !inner.is_end_stream()
+        {
+            // Dropped: what it holds below, a permit or a connection, is not held by who keeps a failed body.
+            this.inner.set(None);
+            return Poll::Ready(Some(Err(Box::new(DeadlineElapsed { _priv: () }))));
         }
-        this.inner.poll_frame(cx).map_err(Into::into)
+        inner.poll_frame(cx).map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.inner
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
     }
 }
 

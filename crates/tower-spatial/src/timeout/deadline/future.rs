@@ -18,8 +18,9 @@ use crate::{
 pin_project_lite::pin_project! {
     /// The response, or the error that its deadline has passed.
     pub struct ResponseFuture<F> {
+        // `None`: the deadline had passed before the call.
         #[pin]
-        inner: F,
+        inner: Option<F>,
         timer: Option<Pin<Box<Sleep>>>,
         context: Arc<call::Context>,
         began: Instant,
@@ -28,7 +29,7 @@ pin_project_lite::pin_project! {
 
 impl<F> ResponseFuture<F> {
     pub(super) fn new(
-        inner: F,
+        inner: Option<F>,
         timer: Option<Pin<Box<Sleep>>>,
         context: Arc<call::Context>,
     ) -> Self {
@@ -50,7 +51,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Poll::Ready(result) = this.inner.poll(cx) {
+        if let Some(inner) = this.inner.as_pin_mut()
+            && let Poll::Ready(result) = inner.poll(cx)
+        {
             let timer = this.timer.take();
             return Poll::Ready(match result {
                 Ok(response) => Ok(response.map(|body| DeadlineBody::new(body, timer))),

@@ -5,7 +5,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body::Body;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 use tower::BoxError;
 use tower_service::Service;
 
@@ -35,7 +35,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let extensions = request.extensions_mut();
-        if Deadline::of(extensions).is_none()
+        if extensions.get::<Deadline>().is_none()
             && let Some(default) = self.default
         {
             extensions.insert(Deadline::after(default));
@@ -43,6 +43,9 @@ where
         let context = call::Context::insert(extensions);
         // Boxed, and only where there is a deadline: a timer is larger than all the rest of the future.
         let timer = Deadline::of(extensions).map(|at| Box::pin(sleep_until(at)));
-        ResponseFuture::new(self.inner.call(request), timer, context)
+        // Law 1: where it has passed already, nothing is sent.
+        let is_late = Deadline::of(extensions).is_some_and(|at| at <= Instant::now());
+        let inner = (!is_late).then(|| self.inner.call(request));
+        ResponseFuture::new(inner, timer, context)
     }
 }
