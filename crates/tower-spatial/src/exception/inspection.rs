@@ -47,6 +47,8 @@ pub(super) struct Looking<R: Body> {
     held: VecDeque<Result<Frame<R::Data>, R::Error>>,
     looked_at: usize,
     settings: Settings,
+    /// Whether bytes that have not arrived are waited for at all.
+    patient: bool,
     /// Made when there is something to wait for.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -109,10 +111,9 @@ where
 {
     let headers = response.headers();
     let encoding = Encoding::of(headers);
-    let passes = is_endless(headers)
-        || encoding == Encoding::Unknown
-        || (first.is_pending()
-            && (settings.max_wait.is_zero() || !is_worth_waiting(headers, &asked)));
+    let patient = !settings.max_wait.is_zero() && is_worth_waiting(headers, &asked);
+    let passes =
+        is_endless(headers) || encoding == Encoding::Unknown || (first.is_pending() && !patient);
     let mut recognizer = Recognizer::new(asked, response.status(), headers)
         .with_limit(settings.limit)
         .with_dialects(settings.dialects.clone());
@@ -149,6 +150,7 @@ where
         held: VecDeque::new(),
         looked_at: looked_at.min(settings.limit),
         settings,
+        patient,
         timer: None,
         response,
     };
@@ -263,7 +265,7 @@ where
                 }
                 Poll::Ready(None) => (self.recognizer.finish(true), true),
                 // What began well is not waited for: only a report in its middle could still follow.
-                Poll::Pending if self.recognizer.looks_good() => {
+                Poll::Pending if !self.patient || self.recognizer.looks_good() => {
                     (self.recognizer.finish(false), false)
                 }
                 Poll::Pending => {

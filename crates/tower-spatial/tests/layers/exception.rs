@@ -256,6 +256,14 @@ async fn what_has_no_head_to_look_at_is_never_waited_for() {
     )
     .await
     .unwrap();
+    let unknown = Request::get("https://example.org/echo")
+        .body(Empty::new())
+        .unwrap();
+    let piece = Scripted::new([Step::data("a piece"), Step::Hang]);
+    let octets = answer(200, "application/octet-stream", piece);
+    inspect_with(ServiceExceptionLayer::new(), unknown, octets)
+        .await
+        .unwrap();
     let impatient = ServiceExceptionLayer::new().max_wait(Duration::ZERO);
     inspect_with(impatient, get_map(), answer(200, "text/xml", endless()))
         .await
