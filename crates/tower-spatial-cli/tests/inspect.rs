@@ -248,6 +248,7 @@ fn a_har_file_is_read_entry_by_entry() {
             serde_json::json!({"mimeType": "image/png", "text": "iVBORw0KGgo=", "encoding": "base64"}),
         ),
         entry(url, 0, serde_json::json!({})),
+        entry("data:image/png;base64,AAAA", 200, serde_json::json!({})),
     ];
     fs::write(
         &har,
@@ -271,6 +272,10 @@ fn bad_usage_and_unreadable_files_exit_with_2_and_say_why() {
         (vec![], "required"),
         (vec!["--har", "/dev/null"], "not a HAR file"),
         (vec!["--no-such-option"], "--no-such-option"),
+        (
+            vec!["--request", "GET http://a/", "--har", "/dev/null"],
+            "cannot be used with",
+        ),
     ] {
         let output = inspect(&arguments);
         let error = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tower middleware that gives any tower-based HTTP client spatial-aware retries.
+//!
+//! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), tower's `RetryLayer` with a
+//! [`RetryPolicy`](retry::RetryPolicy), [`ConcurrencyLimitLayer`], tower's `TimeoutLayer`,
+//! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
+//! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
+//! `client-hyper` and `reqwest`).
 
 pub mod call;
 #[cfg(any(feature = "client-hyper", feature = "reqwest"))]

@@ -67,20 +67,29 @@ struct Header {
     value: String,
 }
 
+/// What was read, and why the other entries were left out: pages hold `data:` and `blob:` URLs too.
+pub(super) struct Entries {
+    pub(super) read: Vec<(usize, Entry)>,
+    pub(super) skipped: Vec<(usize, String)>,
+}
+
 /// # Errors
-/// Where and what was expected.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+/// Where and what was expected, where it is no HAR file at all.
+pub(super) fn read(bytes: &[u8]) -> Result<Entries, String> {
     let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let har: Har =
         serde_json::from_slice(text).map_err(|error| format!("not a HAR file: {error}"))?;
-    let entries = har.log.entries.into_iter().enumerate();
-    entries
-        .map(|(number, entry)| {
-            entry
-                .read()
-                .map_err(|problem| format!("entry {number}: {problem}"))
-        })
-        .collect()
+    let mut entries = Entries {
+        read: Vec::new(),
+        skipped: Vec::new(),
+    };
+    for (number, entry) in har.log.entries.into_iter().enumerate() {
+        match entry.read() {
+            Ok(entry) => entries.read.push((number, entry)),
+            Err(problem) => entries.skipped.push((number, problem)),
+        }
+    }
+    Ok(entries)
 }
 
 impl HarEntry {

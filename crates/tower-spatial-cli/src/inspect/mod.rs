@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// What the answers were given to: METHOD URL, then headers in brackets; without it a GET of an unknown URL.
-    #[arg(long, value_name = "METHOD URL [Name: value]…")]
+    #[arg(long, value_name = "METHOD URL [Name: value]…", conflicts_with = "har")]
     request: Option<String>,
     /// The request's body.
     #[arg(long, value_name = "FILE", requires = "request")]
@@ -56,6 +56,12 @@ pub(crate) async fn run(arguments: &Arguments, out: &mut impl io::Write) -> Resu
     };
     for path in &arguments.files {
         let raw = read(path)?;
+        if let Some(problem) = not_http1(&raw) {
+            return Err(Failure::usage(
+                &path.display().to_string(),
+                problem.to_owned(),
+            ));
+        }
         let judged = answer::judge(&question, raw, arguments.retry_after_milliseconds).await;
         print(
             &Report::new(path.display().to_string(), judged),
@@ -64,23 +70,35 @@ pub(crate) async fn run(arguments: &Arguments, out: &mut impl io::Write) -> Resu
         )?;
     }
     for path in &arguments.har {
+        let name = path.display();
         let entries = har::read(&read(path)?)
-            .map_err(|problem| Failure::usage(&path.display().to_string(), problem))?;
-        for (number, entry) in entries.into_iter().enumerate() {
+            .map_err(|problem| Failure::usage(&name.to_string(), problem))?;
+        for (number, problem) in entries.skipped {
+            eprintln!("tower-spatial: {name}#{number} skipped: {problem}");
+        }
+        for (number, entry) in entries.read {
             let judged = answer::judge(
                 &entry.question,
                 entry.raw,
                 arguments.retry_after_milliseconds,
             )
             .await;
-            print(
-                &Report::new(format!("{}#{number}", path.display()), judged),
-                arguments.json,
-                out,
-            )?;
+            let report = Report::new(format!("{name}#{number}"), judged).to(&entry.question);
+            print(&report, arguments.json, out)?;
         }
     }
     Ok(())
+}
+
+/// What people give that is surely no HTTP/1.1 answer, where a verdict would mislead.
+fn not_http1(raw: &[u8]) -> Option<&'static str> {
+    if raw.starts_with(b"HTTP/2") || raw.starts_with(b"HTTP/3") {
+        Some("not HTTP/1.1, record it with curl --http1.1 --raw -i")
+    } else if raw.trim_ascii_start().starts_with(b"{") {
+        Some("not an HTTP answer; a HAR file is given with --har")
+    } else {
+        None
+    }
 }
 
 fn print(report: &Report, json: bool, out: &mut impl io::Write) -> Result<(), Failure> {

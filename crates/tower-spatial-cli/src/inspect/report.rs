@@ -3,12 +3,15 @@ use std::io;
 use serde::Serialize;
 use tower_spatial::call::Verdict;
 
-use super::answer::Judged;
+use super::{answer::Judged, question::Question};
 
 /// What is printed of one answer; null where unknown.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     file: String,
+    /// Method and URL without its query, where a file holds many; for people.
+    #[serde(skip)]
+    request: Option<String>,
     status: Option<u16>,
     verdict: &'static str,
     dialect: Option<&'static str>,
@@ -48,6 +51,7 @@ impl Report {
         };
         Self {
             file,
+            request: None,
             status: status.map(|status| status.as_u16()),
             verdict,
             dialect: exception.as_ref().map(|exception| exception.dialect()),
@@ -71,6 +75,17 @@ impl Report {
         }
     }
 
+    /// Names the request that it answers. The query stays out: it can hold a key.
+    pub(super) fn to(self, question: &Question) -> Self {
+        let Question { method, uri, .. } = question;
+        let host = uri.host().unwrap_or_default();
+        let request = format!("{method} {host}{}", uri.path());
+        Self {
+            request: Some(request),
+            ..self
+        }
+    }
+
     pub(super) fn write_json(&self, out: &mut impl io::Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, self)?;
         out.write_all(b"\n")
@@ -83,6 +98,7 @@ impl Report {
             None => Ok(()),
         };
         let yes_or_no = |yes| if yes { "yes" } else { "no" }.to_owned();
+        line("request", self.request.clone())?;
         line("why", Some(self.why.clone()))?;
         line("status", self.status.map(|status| status.to_string()))?;
         line("dialect", self.dialect.map(str::to_owned))?;

@@ -57,11 +57,14 @@ impl ServiceExceptionError {
 
 impl fmt::Display for ServiceExceptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "an answer with status {} is a service exception",
-            self.parts.status.as_u16()
-        )
+        let status = self.parts.status.as_u16();
+        match self.exception.code() {
+            Some(code) => write!(
+                f,
+                "an answer with status {status} is the service exception {code}"
+            ),
+            None => write!(f, "an answer with status {status} is a service exception"),
+        }
     }
 }
 

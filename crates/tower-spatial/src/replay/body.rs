@@ -15,7 +15,9 @@ use super::{RepeatableBody, repeatable::head_of};
 /// A request body that is always [`Clone`]: an empty or buffered one can be sent again, a streaming one goes out once.
 ///
 /// The clone of a streaming body stands for what is no longer there: it is not repeatable, and a retry ends with
-/// [`StopReason::BodyNotRepeatable`](crate::retry::StopReason::BodyNotRepeatable).
+/// [`StopReason::BodyNotRepeatable`](crate::retry::StopReason::BodyNotRepeatable), or with `Unsafe` where only the body
+/// would tell that the operation is safe, as in a streamed POST GetFeature: an
+/// [`Operation`](crate::exception::Operation) among the request's extensions tells it in its place.
 ///
 /// ```
 /// use http::Request;
