@@ -68,6 +68,12 @@ impl ServiceException {
         self.retry_after
     }
 
+    /// How long that is from `now`, whether the body says a duration or a time; `None` where it has passed.
+    pub fn pause(&self, now: SystemTime) -> Option<Duration> {
+        let until = || self.retry_at?.duration_since(now).ok();
+        self.retry_after.or_else(until)
+    }
+
     /// Until when the body asks to wait.
     pub fn retry_at(&self) -> Option<SystemTime> {
         self.retry_at

@@ -15,6 +15,7 @@ pub mod exception;
 pub mod limit;
 pub mod replay;
 pub mod retry;
+mod size_hint;
 pub mod timeout;
 
 pub use call::{

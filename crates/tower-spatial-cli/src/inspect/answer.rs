@@ -88,15 +88,10 @@ pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -
     } else {
         RetryAfter::read
     };
-    let in_body = |exception: &ServiceException| {
-        exception
-            .retry_after()
-            .or_else(|| exception.retry_at()?.duration_since(now).ok())
-    };
     let hint = read(response.headers(), now).map(RetryAfter::duration);
     Judged {
         status: Some(response.status()),
-        retry_after: hint.or_else(|| exception.as_ref().and_then(in_body)),
+        retry_after: hint.or_else(|| exception.as_ref()?.pause(now)),
         outcome,
         exception,
         safe_to_repeat,

@@ -72,11 +72,7 @@ impl Outcome {
         statuses: &[(StatusCode, Verdict)],
     ) -> Self {
         if let Some(gave_up) = extensions.get::<GaveUp>() {
-            let cause = gave_up
-                .attempts()
-                .last()
-                .map_or(Cause::Other, |last| last.cause().clone());
-            return Self::new(Verdict::Permanent, cause);
+            return Self::of_inner_retry(gave_up);
         }
         match extensions.get::<ServiceException>() {
             Some(exception) => Self::of_exception(exception, status, headers, statuses),
@@ -120,6 +116,13 @@ impl Outcome {
             cause,
             never_executed: verdict == Verdict::Throttled,
         }
+    }
+
+    /// A retry further inside has ended: repeating it would multiply the two.
+    fn of_inner_retry(gave_up: &GaveUp) -> Self {
+        let last = gave_up.attempts().last();
+        let cause = last.map_or(Cause::Other, |last| last.cause().clone());
+        Self::new(Verdict::Permanent, cause)
     }
 
     pub(crate) fn with_verdict(self, verdict: Verdict) -> Self {
@@ -249,12 +252,7 @@ mod errors {
             return Some(Outcome::new(Verdict::Permanent, Cause::TimedOut));
         }
         if let Some(gave_up) = error.downcast_ref::<GaveUp>() {
-            // A retry further inside has ended: repeating it would multiply the two.
-            let cause = gave_up
-                .attempts()
-                .last()
-                .map_or(Cause::Other, |last| last.cause().clone());
-            return Some(Outcome::new(Verdict::Permanent, cause));
+            return Some(Outcome::of_inner_retry(gave_up));
         }
         if error.is::<tower::timeout::error::Elapsed>() || error.is::<tokio::time::error::Elapsed>()
         {

@@ -7,6 +7,8 @@ use std::{
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::size_hint::with_held;
+
 /// An answer's body as it came: what was looked at first, then the rest.
 pub struct InspectedBody<R: Body> {
     /// The first frame's data, without the frame around it: this is what moves on every call.
@@ -106,13 +108,7 @@ impl<R: Body + Unpin> Body for InspectedBody<R> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (rest, held) = (self.rest.size_hint(), self.held_bytes());
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(held));
-        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(held)) {
-            hint.set_upper(upper);
-        }
-        hint
+        with_held(&self.rest.size_hint(), self.held_bytes())
     }
 }
 

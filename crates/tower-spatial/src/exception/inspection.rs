@@ -282,7 +282,7 @@ where
             // Each frame counts, so that a body of empty ones ends too.
             let enough = ended || self.looked_at.max(self.held.len()) >= self.settings.limit;
             match finding {
-                Finding::Undecided if !enough && self.timer_is_running() => {}
+                Finding::Undecided if !enough => {}
                 Finding::Undecided => {
                     return Poll::Ready(Conclusion::Found {
                         finding: self.recognizer.finish(ended),
@@ -292,10 +292,6 @@ where
                 finding => return Poll::Ready(Conclusion::Found { finding, ended }),
             }
         }
-    }
-
-    fn timer_is_running(&self) -> bool {
-        self.timer.as_ref().is_none_or(|timer| !timer.is_elapsed())
     }
 
     fn look_at(&mut self, frame: &Frame<R::Data>) -> Finding {

@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
 use super::{RepeatableBody, repeatable::head_of};
+use crate::size_hint::with_held;
 
 /// A request body that is always [`Clone`]: an empty or buffered one can be sent again, a streaming one goes out once.
 ///
@@ -205,13 +206,7 @@ where
                     data.map_or(0, |data| data.len() as u64)
                 };
                 let at_hand: u64 = streaming.at_hand.iter().map(data).sum();
-                let rest = streaming.rest.size_hint();
-                let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower().saturating_add(at_hand));
-                if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(at_hand)) {
-                    hint.set_upper(upper);
-                }
-                hint
+                with_held(&streaming.rest.size_hint(), at_hand)
             }
             State::Gone(_) => SizeHint::new(),
         }

@@ -129,13 +129,9 @@ impl RetryPolicy {
             }
         };
         let now = SystemTime::now();
-        let in_body = |exception: &ServiceException| {
-            let until = || exception.retry_at()?.duration_since(now).ok();
-            exception.retry_after().or_else(until)
-        };
         read(headers, now)
             .map(RetryAfter::duration)
-            .or_else(|| exception.and_then(in_body))
+            .or_else(|| exception.and_then(|exception| exception.pause(now)))
     }
 
     /// What follows a result that is not plainly a success.
