@@ -2,7 +2,8 @@
 //! Tower middleware that gives any tower-based HTTP client spatial-aware retries.
 //!
 //! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), tower's `RetryLayer` with a
-//! [`RetryPolicy`](retry::RetryPolicy), [`ConcurrencyLimitLayer`], tower's `TimeoutLayer`,
+//! [`RetryPolicy`](retry::RetryPolicy), [`ConcurrencyLimitLayer`],
+//! [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
 //! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
 //! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
 //! `client-hyper` and `reqwest`).

@@ -14,7 +14,7 @@ pub(crate) use context::{Context, latest_start};
 pub use endpoint::{
     Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder, EndpointsError,
 };
-pub(crate) use endpoint::{Permit, Queued};
+pub(crate) use endpoint::{Kind, Permit, Queued};
 pub(crate) use outcome::chain;
 pub use outcome::{Outcome, Verdict};
 pub use too_late::TooLate;

@@ -6,8 +6,10 @@ use tower::BoxError;
 
 use super::{Cause, TooLate};
 use crate::{
-    exception::ServiceExceptionError, limit::concurrency::QueueTimeout, retry::GaveUp,
-    timeout::deadline::DeadlineElapsed,
+    exception::ServiceExceptionError,
+    limit::concurrency::QueueTimeout,
+    retry::GaveUp,
+    timeout::{attempt::AttemptTimedOut, deadline::DeadlineElapsed},
 };
 
 /// What an attempt's result means for a repeat.
@@ -254,7 +256,9 @@ mod errors {
         if let Some(gave_up) = error.downcast_ref::<GaveUp>() {
             return Some(Outcome::of_inner_retry(gave_up));
         }
-        if error.is::<tower::timeout::error::Elapsed>() || error.is::<tokio::time::error::Elapsed>()
+        if error.is::<AttemptTimedOut>()
+            || error.is::<tower::timeout::error::Elapsed>()
+            || error.is::<tokio::time::error::Elapsed>()
         {
             return Some(Outcome::new(Verdict::Transient, Cause::TimedOut));
         }

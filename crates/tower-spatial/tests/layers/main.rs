@@ -1,5 +1,6 @@
 //! The layers by themselves and together, under paused time over in-memory services.
 
+mod attempt_timeout;
 mod deadline;
 mod exception;
 mod hostile;
