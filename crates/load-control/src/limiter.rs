@@ -12,10 +12,17 @@ pub struct Limiter {
     limit: f64,
     /// The limit at the last success: before the failures that tripped the breaker.
     remembered: f64,
+    /// `None` while nothing moves the limit.
+    moving: Option<Box<Moving>>,
+}
+
+/// What moves a limit. Most hosts never ramp, and many have not been called yet.
+#[derive(Clone, Debug, Default)]
+struct Moving {
     /// Where a ramp ends; 0 where there is none.
     ramp_end: f64,
     /// Made at the first success.
-    adaptive: Option<Box<Adaptive>>,
+    adaptive: Option<Adaptive>,
 }
 
 /// How the limit of a [`Limiter`] comes about.
@@ -54,8 +61,7 @@ impl Limiter {
         Self {
             limit,
             remembered: limit,
-            ramp_end: 0.0,
-            adaptive: None,
+            moving: None,
         }
     }
 
@@ -71,14 +77,12 @@ impl Limiter {
 
     /// Whether it grows back to what it was before an outage.
     pub fn is_ramping(&self) -> bool {
-        self.ramp_end > 0.0
+        self.ramp_end() > 0.0
     }
 
     /// What it measures latency against; `None` where it does not or not yet.
     pub fn baseline(&self) -> Option<Duration> {
-        self.adaptive
-            .as_ref()
-            .and_then(|adaptive| adaptive.baseline())
+        self.adaptive().and_then(|adaptive| adaptive.baseline())
     }
 
     /// A call has succeeded. `latency`: how long it took, where that says something about the host; `in_flight`: how many
@@ -90,25 +94,27 @@ impl Limiter {
         in_flight: u32,
         settings: &LimitSettings,
     ) {
-        let at_rest = self.adaptive.as_ref().and_then(|a| a.at_rest());
+        let at_rest = self.adaptive().and_then(|a| a.at_rest());
         self.remembered = match settings {
             LimitSettings::Unlimited => f64::from(in_flight),
             _ => at_rest.unwrap_or(self.limit),
         };
-        if self.ramp_end > 0.0 {
+        let ramp_end = self.ramp_end();
+        if ramp_end > 0.0 {
             self.limit += 1.0;
-            if self.limit >= self.ramp_end {
+            if self.limit >= ramp_end {
                 self.end_ramp(settings);
             }
         }
         if let (LimitSettings::Adaptive(settings), Some(latency)) = (settings, latency) {
-            let adaptive = self
+            let moving = self.moving.get_or_insert_default();
+            let adaptive = moving
                 .adaptive
-                .get_or_insert_with(|| Box::new(Adaptive::new(now, settings)));
-            let ramping = self.ramp_end > 0.0;
+                .get_or_insert_with(|| Adaptive::new(now, settings));
+            let ramping = moving.ramp_end > 0.0;
             let limit = adaptive.succeeded(now, latency, in_flight, self.limit, ramping, settings);
             if ramping && limit < self.limit {
-                self.ramp_end = 0.0;
+                moving.ramp_end = 0.0;
             }
             self.limit = limit;
         }
@@ -117,49 +123,58 @@ impl Limiter {
     /// The host could not serve a call, though it is not known to be down.
     pub fn overloaded(&mut self, now: Instant, settings: &LimitSettings) {
         if let LimitSettings::Adaptive(settings) = settings {
-            let adaptive = self
+            let moving = self.moving.get_or_insert_default();
+            let adaptive = moving
                 .adaptive
-                .get_or_insert_with(|| Box::new(Adaptive::new(now, settings)));
+                .get_or_insert_with(|| Adaptive::new(now, settings));
             if let Some(limit) = adaptive.overloaded(now, self.limit) {
                 self.limit = limit;
-                self.ramp_end = 0.0;
+                moving.ramp_end = 0.0;
             }
         }
     }
 
     /// The breaker has tripped: nothing is learnt until it closes.
     pub fn freeze(&mut self) {
-        if let Some(resumed) = self.adaptive.as_mut().and_then(|a| a.abandon_measurement()) {
+        let moving = self.moving.get_or_insert_default();
+        if let Some(resumed) = moving
+            .adaptive
+            .as_mut()
+            .and_then(|a| a.abandon_measurement())
+        {
             self.limit = resumed;
         }
-        if self.ramp_end == 0.0 {
-            self.ramp_end = self.remembered.max(1.0);
+        if moving.ramp_end == 0.0 {
+            moving.ramp_end = self.remembered.max(1.0);
         }
     }
 
     /// The breaker has closed: the ramp begins.
     pub fn thaw(&mut self, now: Instant, settings: &LimitSettings) {
-        if self.ramp_end == 0.0 {
-            self.ramp_end = self.remembered.max(1.0);
+        let moving = self.moving.get_or_insert_default();
+        if moving.ramp_end == 0.0 {
+            moving.ramp_end = self.remembered.max(1.0);
         }
-        self.limit = (self.ramp_end / 2.0).max(2.0).min(self.ramp_end.max(1.0));
-        if let (LimitSettings::Adaptive(settings), Some(adaptive)) = (settings, &mut self.adaptive)
+        let ramp_end = moving.ramp_end;
+        self.limit = (ramp_end / 2.0).max(2.0).min(ramp_end.max(1.0));
+        if let (LimitSettings::Adaptive(settings), Some(adaptive)) =
+            (settings, &mut moving.adaptive)
         {
             adaptive.restart(now, settings);
         }
-        if self.limit >= self.ramp_end {
+        if self.limit >= ramp_end {
             self.end_ramp(settings);
         }
     }
 
     pub(crate) fn export(&self, now: Instant) -> (f64, Option<crate::adaptive::State>) {
-        let at_rest = self.adaptive.as_ref().and_then(|a| a.at_rest());
-        let limit = if self.ramp_end > 0.0 {
-            self.ramp_end
+        let at_rest = self.adaptive().and_then(|a| a.at_rest());
+        let limit = if self.is_ramping() {
+            self.ramp_end()
         } else {
             at_rest.unwrap_or(self.limit)
         };
-        (limit, self.adaptive.as_ref().and_then(|a| a.export(now)))
+        (limit, self.adaptive().and_then(|a| a.export(now)))
     }
 
     pub(crate) fn import(
@@ -175,9 +190,14 @@ impl Limiter {
         {
             limiter.limit = limit.clamp(1.0, f64::from(settings.ceiling()));
             limiter.remembered = limiter.limit;
-            limiter.adaptive = state
+            limiter.moving = state
                 .and_then(|state| Adaptive::import(now, state, adaptive))
-                .map(Box::new);
+                .map(|adaptive| {
+                    Box::new(Moving {
+                        ramp_end: 0.0,
+                        adaptive: Some(adaptive),
+                    })
+                });
         }
         if frozen {
             limiter.freeze();
@@ -187,10 +207,21 @@ impl Limiter {
 
     fn end_ramp(&mut self, settings: &LimitSettings) {
         self.limit = match settings {
-            LimitSettings::Adaptive(_) => self.ramp_end.min(f64::from(settings.ceiling())),
+            LimitSettings::Adaptive(_) => self.ramp_end().min(f64::from(settings.ceiling())),
             _ => f64::from(settings.ceiling()),
         };
-        self.ramp_end = 0.0;
+        match &mut self.moving {
+            Some(moving) if moving.adaptive.is_some() => moving.ramp_end = 0.0,
+            moving => *moving = None,
+        }
+    }
+
+    fn ramp_end(&self) -> f64 {
+        self.moving.as_ref().map_or(0.0, |moving| moving.ramp_end)
+    }
+
+    fn adaptive(&self) -> Option<&Adaptive> {
+        self.moving.as_ref()?.adaptive.as_ref()
     }
 }
 
@@ -386,7 +417,35 @@ mod tests {
         load.run(1, sixteen_cores);
         load.limiter.freeze();
         load.limiter.thaw(load.now, &load.settings);
-        assert!(load.limiter.ramp_end > 12.0);
-        assert_eq!(load.limiter.adaptive.unwrap().at_rest(), None);
+        assert!(load.limiter.ramp_end() > 12.0);
+        assert_eq!(load.limiter.adaptive().unwrap().at_rest(), None);
+    }
+
+    #[test]
+    fn a_ramp_leaves_nothing_behind_where_nothing_is_learnt() {
+        let settings = LimitSettings::Fixed(4);
+        let mut limiter = Limiter::new(&settings);
+        limiter.freeze();
+        limiter.thaw(origin(), &settings);
+        (0..2).for_each(|_| {
+            assert!(limiter.is_ramping());
+            limiter.succeeded(origin(), None, 1, &settings);
+        });
+        assert_eq!(limiter.limit(), 4);
+        assert!(limiter.moving.is_none());
+    }
+
+    #[test]
+    fn what_was_learnt_outlives_a_ramp() {
+        let mut load = Load::new(AdaptiveSettings::default(), 1);
+        load.run(500, |_| 1.0);
+        let baseline = load.limiter.baseline();
+        assert!(baseline.is_some());
+        load.limiter.freeze();
+        load.limiter.thaw(load.now, &load.settings);
+        while load.limiter.is_ramping() {
+            load.limiter.succeeded(load.now, None, 1, &load.settings);
+        }
+        assert_eq!(load.limiter.baseline(), baseline);
     }
 }
