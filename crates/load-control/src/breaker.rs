@@ -47,6 +47,48 @@ pub struct Breaker {
     window: Option<Box<Window>>,
 }
 
+/// A [`Breaker`] that is closed and has nothing to remember of failures: all of it in 24 B.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quiet {
+    generation: u32,
+    last_success: Option<Instant>,
+}
+
+impl Quiet {
+    /// The generation of what is admitted.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// What came of a call of the present generation. False where that takes a whole [`Breaker`].
+    #[must_use = "what a quiet breaker cannot take in is lost"]
+    pub(crate) fn settle(
+        &mut self,
+        now: Instant,
+        health: Health,
+        settings: &BreakerSettings,
+    ) -> bool {
+        match health {
+            Health::Available if settings.failure_rate.is_none() => {
+                self.last_success = Some(now);
+                true
+            }
+            Health::Answered | Health::Unknown => true,
+            Health::Available | Health::Unavailable | Health::Refused => false,
+        }
+    }
+}
+
+impl From<Quiet> for Breaker {
+    fn from(quiet: Quiet) -> Self {
+        Self {
+            generation: quiet.generation,
+            last_success: quiet.last_success,
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -282,6 +324,16 @@ impl Breaker {
         self.state == State::Held
     }
 
+    /// All there is to it, where that is so little. A last failure that begins no row changes nothing.
+    pub(crate) fn quiet(&self) -> Option<Quiet> {
+        let is_quiet =
+            self.is_closed() && self.row == 0 && self.openings == 0 && self.window.is_none();
+        is_quiet.then_some(Quiet {
+            generation: self.generation,
+            last_success: self.last_success,
+        })
+    }
+
     /// How many unavailable answers came in a row while it is closed, and how often in a row it has opened while it is not.
     pub(crate) fn export(&self) -> (u32, u32) {
         (self.row, self.openings)
@@ -392,6 +444,7 @@ const BUCKETS: usize = 10;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
 
@@ -615,6 +668,57 @@ mod tests {
         assert_eq!(counts.totals(), (10, 10));
         counts.add(origin() + Duration::from_secs(3_600), false, window);
         assert_eq!(counts.totals(), (1, 0));
+    }
+
+    /// Milliseconds, and what came of a call then.
+    fn answers() -> impl Strategy<Value = (u64, Health)> {
+        let health = prop_oneof![
+            4 => Just(Health::Available),
+            4 => Just(Health::Unavailable),
+            2 => Just(Health::Refused),
+            1 => Just(Health::Answered),
+            1 => Just(Health::Unknown),
+        ];
+        (0u64..700, health)
+    }
+
+    proptest! {
+        #[test]
+        fn a_breaker_that_is_made_quiet_whenever_it_can_be_does_as_one_that_is_not(
+            answers in prop::collection::vec(answers(), 1..200), rate in any::<bool>(),
+        ) {
+            let failure_rate = rate.then_some(FailureRate {
+                share: 0.7, minimum: 10, window: Duration::from_secs(5),
+            });
+            let settings = BreakerSettings { failure_rate, row: 2, quiet: Duration::from_secs(1), ..BreakerSettings::default() };
+            let (mut whole, mut slim) = (Case::new(settings.clone()), Case::new(settings));
+            for (after, health) in answers {
+                let gate = whole.breaker.gate(whole.now);
+                if matches!(gate, Gate::Open { .. }) {
+                    prop_assert_eq!(whole.wait(), slim.wait());
+                }
+                if gate != Gate::Closed {
+                    whole.breaker.probe(whole.now, &whole.settings);
+                    slim.breaker.probe(slim.now, &slim.settings);
+                }
+                let effect = whole.after(after, health);
+                let mut quiet = slim.breaker.quiet();
+                let is_settled = quiet
+                    .as_mut()
+                    .is_some_and(|quiet| quiet.settle(whole.now, health, &slim.settings));
+                if let Some(quiet) = quiet {
+                    slim.breaker = quiet.into();
+                }
+                if is_settled {
+                    prop_assert_eq!(effect, Effect::None);
+                    slim.now = whole.now;
+                } else {
+                    prop_assert_eq!(effect, slim.after(after, health));
+                }
+                prop_assert_eq!(whole.breaker.gate(whole.now), slim.breaker.gate(slim.now));
+                prop_assert_eq!(whole.breaker.generation(), slim.breaker.generation());
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 
-use crate::breaker::later;
+use crate::breaker::{Quiet, later};
 use crate::{
     Breaker, BreakerSettings, Cooldown, Effect, Gate, Health, LatencyRecord, LimitSettings,
     Limiter, RetryTokens,
@@ -13,6 +13,9 @@ use crate::{
 ///
 /// They are views of one thing: an open breaker freezes the limit, a breaker that closes starts the limit's ramp, a
 /// cooldown holds everybody without touching the limit.
+///
+/// It takes 72 B (on a 64-bit Linux) until a call succeeds or fails. What failures leave to know is kept apart, and given
+/// up by the next success unless the breaker has tripped, the host has asked for peace, or a failure rate is counted.
 ///
 /// It has no queue, lock or clock. Whoever has a call asks [`admit`](Self::admit); a call that has to wait is kept in one
 /// queue per host. Its front asks again at [`Wait::until`]; and whatever may let somebody go, or change how long that takes,
@@ -36,17 +39,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct LoadControl {
     settings: Arc<LoadSettings>,
-    breaker: Breaker,
-    cooldown: Cooldown,
+    condition: Condition,
     limiter: Limiter,
-    tokens: RetryTokens,
-    in_flight: u32,
-    trips: u32,
-    probes: u32,
+    /// Made at the first success.
     latency: Option<Box<LatencyRecord>>,
-    /// For how long in all it was closed to calls, up to `closed_since`.
-    closed_before: Duration,
-    closed_since: Option<Instant>,
+    in_flight: u32,
+    tokens: RetryTokens,
 }
 
 /// Which gates there are, and what they go by.
@@ -161,40 +159,36 @@ impl LoadControl {
         Self {
             limiter: Limiter::new(&settings.limit),
             settings,
-            breaker: Breaker::default(),
-            cooldown: Cooldown::default(),
-            tokens: RetryTokens::default(),
-            in_flight: 0,
-            trips: 0,
-            probes: 0,
+            condition: Condition::default(),
             latency: None,
-            closed_before: Duration::ZERO,
-            closed_since: None,
+            in_flight: 0,
+            tokens: RetryTokens::default(),
         }
     }
 
     /// Whether a call may go now.
     #[inline]
     pub fn admit(&mut self, now: Instant) -> Decision {
-        let gate = self.breaker.gate(now);
+        let gate = self.condition.gate(now);
         if let Some(wait) = self.wait(now, gate) {
             return Decision::Wait(wait);
         }
         self.in_flight += 1;
         let is_probe = gate == Gate::Probe;
         if let (true, Some(breaker)) = (is_probe, &self.settings.breaker) {
-            self.probes = self.probes.wrapping_add(1);
-            self.breaker.probe(now, breaker);
+            let trouble = self.condition.trouble();
+            trouble.probes = trouble.probes.wrapping_add(1);
+            trouble.breaker.probe(now, breaker);
         }
         Decision::Admit(Admission {
-            generation: self.breaker.generation(),
+            generation: self.condition.generation(),
             is_probe,
         })
     }
 
     /// What a queue of waiting calls goes by now.
     pub fn next(&self, now: Instant) -> Next {
-        let gate = self.breaker.gate(now);
+        let gate = self.condition.gate(now);
         match self.wait(now, gate) {
             Some(wait) => Next {
                 may_go: 0,
@@ -219,7 +213,7 @@ impl LoadControl {
         outcome: Outcome,
         random: &mut impl Rng,
     ) -> Next {
-        if admission.generation == self.breaker.generation() {
+        if admission.generation == self.condition.generation() {
             self.settle_current(now, outcome, random);
         }
         self.next(now)
@@ -228,20 +222,25 @@ impl LoadControl {
     /// Ends a call: its permit is free. A probe that nothing was told of is lost, and frees its slot.
     pub fn release(&mut self, now: Instant, admission: Admission) -> Next {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if admission.is_probe && admission.generation == self.breaker.generation() {
-            self.breaker.free_probe(now);
+        if admission.is_probe && admission.generation == self.condition.generation() {
+            // Probes are counted, so that there is none without trouble.
+            if let Condition::Trouble(trouble) = &mut self.condition {
+                trouble.breaker.free_probe(now);
+            }
         }
         self.next(now)
     }
 
     /// The host asks everybody to wait: `Retry-After` of a 503, or of a 429 where limits are not per key.
     pub fn hint(&mut self, now: Instant, retry_after: Duration, random: &mut impl Rng) -> Next {
-        self.account(now);
+        let trouble = self.condition.trouble();
+        trouble.account(now);
         let clamp = self.settings.retry_after_max;
         if !clamp.is_zero() {
-            self.cooldown.extend(now, retry_after, clamp, random);
+            trouble.cooldown.extend(now, retry_after, clamp, random);
         }
-        self.account(now);
+        trouble.account(now);
+        self.condition.calm();
         self.next(now)
     }
 
@@ -258,21 +257,18 @@ impl LoadControl {
     /// For how long in all the host was closed (breaker not closed, or cooldown), up to `now`: what a budget that stops
     /// meanwhile leaves out is the difference of two of these.
     pub fn closed_for(&self, now: Instant) -> Duration {
-        let current = self.closed_since.map(|since| {
-            let end = match self.cooldown.end() {
-                _ if !self.breaker.is_closed() => now,
-                Some(end) => end.min(now),
-                None => since,
-            };
-            end.saturating_duration_since(since)
-        });
-        self.closed_before
-            .saturating_add(current.unwrap_or_default())
+        match &self.condition {
+            Condition::Well(_) => Duration::ZERO,
+            Condition::Trouble(trouble) => trouble.closed_for(now),
+        }
     }
 
     /// Whether it is closed now: the breaker is not closed, or a cooldown runs.
     pub fn is_closed(&self, now: Instant) -> bool {
-        !self.breaker.is_closed() || self.cooldown.until(now).is_some()
+        match &self.condition {
+            Condition::Well(_) => false,
+            Condition::Trouble(trouble) => trouble.is_closed(now),
+        }
     }
 
     /// Whether a cancelled call that had been under way for so long counts as unavailable: for longer than twice the 99th
@@ -294,35 +290,40 @@ impl LoadControl {
     /// An operator's order: nothing goes until he [closes](Self::close) or [resets](Self::reset) it. What is on its way
     /// is not cut.
     pub fn open(&mut self, now: Instant) -> Next {
-        self.account(now);
-        if self.breaker.is_closed() {
+        let trouble = self.condition.trouble();
+        trouble.account(now);
+        if trouble.breaker.is_closed() {
             self.limiter.freeze();
         }
-        self.breaker.hold_open();
-        self.account(now);
+        trouble.breaker.hold_open();
+        trouble.account(now);
         self.next(now)
     }
 
     /// An operator's order: closed, as if a probe had succeeded, and no cooldown.
     pub fn close(&mut self, now: Instant) -> Next {
-        self.account(now);
-        self.cooldown.clear();
-        if !self.breaker.is_closed() {
-            self.breaker.close(now);
+        let trouble = self.condition.trouble();
+        trouble.account(now);
+        trouble.cooldown.clear();
+        if !trouble.breaker.is_closed() {
+            trouble.breaker.close(now);
             self.limiter.thaw(now, &self.settings.limit);
         }
-        self.account(now);
+        trouble.account(now);
+        self.condition.calm();
         self.next(now)
     }
 
     /// An operator's order: forgets everything but what is in flight.
     pub fn reset(&mut self, now: Instant) -> Next {
-        self.account(now);
+        let trouble = self.condition.trouble();
+        trouble.account(now);
         // Answers to what was sent before belong to what is forgotten.
-        self.breaker.hold_open();
-        self.breaker.close(now);
-        self.cooldown.clear();
-        self.account(now);
+        trouble.breaker.hold_open();
+        trouble.breaker.close(now);
+        trouble.cooldown.clear();
+        trouble.account(now);
+        self.condition.calm();
         self.limiter = Limiter::new(&self.settings.limit);
         self.tokens = RetryTokens::default();
         self.latency = None;
@@ -331,26 +332,28 @@ impl LoadControl {
 
     /// What metrics and operators see.
     pub fn snapshot(&self, now: Instant) -> Snapshot {
+        let trouble = self.condition.known();
         Snapshot {
-            gate: self.breaker.gate(now),
+            gate: self.condition.gate(now),
             cooldown: self
-                .cooldown
-                .until(now)
+                .condition
+                .cooldown(now)
                 .map(|until| until.saturating_duration_since(now)),
             limit: self.limiter.limit(),
             is_ramping: self.limiter.is_ramping(),
             in_flight: self.in_flight,
             baseline: self.limiter.baseline(),
             retry_tokens: self.tokens.left(),
-            trips: self.trips,
-            probes: self.probes,
+            trips: trouble.map_or(0, |trouble| trouble.trips),
+            probes: trouble.map_or(0, |trouble| trouble.probes),
             closed_for: self.closed_for(now),
         }
     }
 
     /// What a restart carries over.
     pub fn export(&self, now: Instant) -> State {
-        let (row, openings) = self.breaker.export();
+        let breaker = self.condition.known().map(|trouble| &trouble.breaker);
+        let (row, openings) = breaker.map(Breaker::export).unwrap_or_default();
         let (limit, adaptive) = self.limiter.export(now);
         let left = |until: Option<Instant>| {
             until.map(|until| until.saturating_duration_since(now).as_secs_f64())
@@ -359,15 +362,15 @@ impl LoadControl {
             version: VERSION,
             limit,
             adaptive,
-            held: self.breaker.is_held(),
-            open: match self.breaker.gate(now) {
+            held: breaker.is_some_and(Breaker::is_held),
+            open: match self.condition.gate(now) {
                 Gate::Open { until } => left(until),
                 Gate::Probe | Gate::Probing { .. } => Some(0.0),
                 Gate::Closed => None,
             },
             row,
             openings,
-            cooldown: left(self.cooldown.until(now)),
+            cooldown: left(self.condition.cooldown(now)),
             retry_tokens: self.tokens.export(),
             latency: self
                 .latency
@@ -395,30 +398,31 @@ impl LoadControl {
             Some(left.saturating_sub(age))
         };
         let mut host = Self::new(settings);
-        let settings = &host.settings;
+        let (settings, trouble) = (&host.settings, host.condition.trouble());
         if let Some(breaker) = &settings.breaker {
             let (open, held) = (left(state.open), state.held);
-            host.breaker = Breaker::import(now, held, open, state.row, state.openings, breaker);
+            trouble.breaker = Breaker::import(now, held, open, state.row, state.openings, breaker);
         }
         host.limiter = Limiter::import(
             now,
             state.limit,
             state.adaptive.as_ref(),
-            !host.breaker.is_closed(),
+            !trouble.breaker.is_closed(),
             &settings.limit,
         );
         let cooldown = left(state.cooldown)
             .map(|left| left.min(settings.retry_after_max))
             .filter(|left| !left.is_zero());
-        host.cooldown = Cooldown::import(cooldown.map(|left| later(now, left)));
+        trouble.cooldown = Cooldown::import(cooldown.map(|left| later(now, left)));
+        trouble.account(now);
+        host.condition.calm();
         host.tokens = RetryTokens::import(state.retry_tokens);
         host.latency = LatencyRecord::import(&state.latency);
-        host.account(now);
         Ok(host)
     }
 
     fn wait(&self, now: Instant, gate: Gate) -> Option<Wait> {
-        let cooldown = self.cooldown.until(now);
+        let cooldown = self.condition.cooldown(now);
         let (reason, until) = match gate {
             Gate::Open { until: Some(until) } => (Reason::Open, Some(until)),
             Gate::Open { until: None } => {
@@ -454,30 +458,14 @@ impl LoadControl {
             Outcome::Cancelled { .. } => Health::Unknown,
             Outcome::Throttled | Outcome::Neutral => Health::Answered,
         };
-        // A cooldown may have ended since, and nobody said so.
-        if self.closed_since.is_some() {
-            self.account(now);
-        }
-        let effect = match &self.settings.breaker {
-            Some(breaker) => {
-                let (generation, limit) = (self.breaker.generation(), self.limiter.exact());
-                self.breaker
-                    .settle(now, generation, health, limit, breaker, random)
-            }
-            None => Effect::None,
-        };
-        if effect != Effect::None {
-            self.account(now);
-        }
+        let (breaker, limit) = (self.settings.breaker.as_ref(), self.limiter.exact());
+        let effect = self.condition.settle(now, health, limit, breaker, random);
         match effect {
-            Effect::Tripped => {
-                self.trips = self.trips.wrapping_add(1);
-                self.limiter.freeze();
-            }
+            Effect::Tripped => self.limiter.freeze(),
             Effect::Closed => self.limiter.thaw(now, &self.settings.limit),
             Effect::None | Effect::Stale | Effect::Reopened | Effect::ProbeFreed => {}
         }
-        if !self.breaker.is_closed() {
+        if self.condition.gate(now) != Gate::Closed {
             return;
         }
         match health {
@@ -497,11 +485,168 @@ impl LoadControl {
             Health::Refused | Health::Answered | Health::Unknown => {}
         }
     }
+}
+
+/// What is known of a host's failures. Most hosts are well, so that this takes no more than it has to.
+#[derive(Clone, Debug)]
+enum Condition {
+    /// Nothing has gone wrong of which anything is left to know.
+    Well(Quiet),
+    Trouble(Box<Trouble>),
+}
+
+impl Default for Condition {
+    fn default() -> Self {
+        Self::Well(Quiet::default())
+    }
+}
+
+impl Condition {
+    fn gate(&self, now: Instant) -> Gate {
+        match self {
+            Self::Well(_) => Gate::Closed,
+            Self::Trouble(trouble) => trouble.breaker.gate(now),
+        }
+    }
+
+    fn generation(&self) -> u32 {
+        match self {
+            Self::Well(quiet) => quiet.generation(),
+            Self::Trouble(trouble) => trouble.breaker.generation(),
+        }
+    }
+
+    fn cooldown(&self, now: Instant) -> Option<Instant> {
+        self.known()?.cooldown.until(now)
+    }
+
+    fn known(&self) -> Option<&Trouble> {
+        match self {
+            Self::Well(_) => None,
+            Self::Trouble(trouble) => Some(trouble),
+        }
+    }
+
+    /// What is known, or room for it. Whoever is not sure to have used that ends with [`calm`](Self::calm).
+    fn trouble(&mut self) -> &mut Trouble {
+        match self {
+            Self::Trouble(trouble) => trouble,
+            Self::Well(quiet) => {
+                *self = Self::Trouble(Box::new(Trouble::from(*quiet)));
+                self.trouble()
+            }
+        }
+    }
+
+    /// Back to [`Well`](Self::Well) where nothing is left to know.
+    fn calm(&mut self) {
+        if let Some(quiet) = self.known().and_then(Trouble::quiet) {
+            *self = Self::Well(quiet);
+        }
+    }
+
+    /// What came of a call of the present generation.
+    fn settle(
+        &mut self,
+        now: Instant,
+        health: Health,
+        limit: f64,
+        settings: Option<&BreakerSettings>,
+        random: &mut impl Rng,
+    ) -> Effect {
+        if let Self::Well(quiet) = self
+            && settings.is_none_or(|settings| quiet.settle(now, health, settings))
+        {
+            return Effect::None;
+        }
+        let effect = self.trouble().settle(now, health, limit, settings, random);
+        self.calm();
+        effect
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Trouble {
+    breaker: Breaker,
+    cooldown: Cooldown,
+    trips: u32,
+    probes: u32,
+    /// For how long in all it was closed to calls, up to `closed_since`.
+    closed_before: Duration,
+    closed_since: Option<Instant>,
+}
+
+impl Trouble {
+    fn settle(
+        &mut self,
+        now: Instant,
+        health: Health,
+        limit: f64,
+        settings: Option<&BreakerSettings>,
+        random: &mut impl Rng,
+    ) -> Effect {
+        // A cooldown may have ended since, and nobody said so.
+        if self.closed_since.is_some() {
+            self.account(now);
+        }
+        let generation = self.breaker.generation();
+        let effect = settings.map_or(Effect::None, |settings| {
+            self.breaker
+                .settle(now, generation, health, limit, settings, random)
+        });
+        if effect != Effect::None {
+            self.account(now);
+        }
+        if effect == Effect::Tripped {
+            self.trips = self.trips.wrapping_add(1);
+        }
+        effect
+    }
+
+    fn closed_for(&self, now: Instant) -> Duration {
+        let current = self.closed_since.map(|since| {
+            let end = match self.cooldown.end() {
+                _ if !self.breaker.is_closed() => now,
+                Some(end) => end.min(now),
+                None => since,
+            };
+            end.saturating_duration_since(since)
+        });
+        self.closed_before
+            .saturating_add(current.unwrap_or_default())
+    }
+
+    fn is_closed(&self, now: Instant) -> bool {
+        !self.breaker.is_closed() || self.cooldown.until(now).is_some()
+    }
 
     /// Adds up the time for which it was closed: before and after whatever may change that.
     fn account(&mut self, now: Instant) {
         self.closed_before = self.closed_for(now);
         self.closed_since = self.is_closed(now).then_some(now);
+    }
+
+    /// All there is to know, where that is so little. What was counted, and the time it was closed, is never forgotten.
+    fn quiet(&self) -> Option<Quiet> {
+        let is_over = self.trips == 0
+            && self.probes == 0
+            && self.closed_before.is_zero()
+            && self.closed_since.is_none()
+            && self.cooldown.end().is_none();
+        if is_over { self.breaker.quiet() } else { None }
+    }
+}
+
+impl From<Quiet> for Trouble {
+    fn from(quiet: Quiet) -> Self {
+        Self {
+            breaker: Breaker::from(quiet),
+            cooldown: Cooldown::default(),
+            trips: 0,
+            probes: 0,
+            closed_before: Duration::ZERO,
+            closed_since: None,
+        }
     }
 }
 
@@ -673,7 +818,7 @@ mod tests {
                 Step::Settle(index, outcome) if !self.in_flight.is_empty() => {
                     let index = index % self.in_flight.len();
                     let admission = &self.in_flight[index].0;
-                    let is_stale = admission.generation != self.host.breaker.generation();
+                    let is_stale = admission.generation != self.host.condition.generation();
                     let before = is_stale.then(|| format!("{:?}", self.host));
                     let next = self
                         .host
@@ -797,8 +942,8 @@ mod tests {
                 "{limit}"
             );
             assert_eq!(self.host.in_flight as usize, self.in_flight.len());
-            if !self.host.breaker.is_closed() {
-                let generation = self.host.breaker.generation();
+            if self.host.condition.gate(self.now) != Gate::Closed {
+                let generation = self.host.condition.generation();
                 let probes = self.in_flight.iter();
                 let probes = probes.filter(|(a, _)| a.is_probe && a.generation == generation);
                 assert!(probes.count() <= 1);
@@ -808,7 +953,7 @@ mod tests {
                 let told = self.timer.is_some() || !self.in_flight.is_empty();
                 assert_eq!(next.may_go, 0, "somebody may go and nobody was told");
                 assert!(
-                    told || self.host.breaker.is_held(),
+                    told || self.host.export(self.now).held,
                     "nobody will ever be told"
                 );
             }
@@ -869,7 +1014,7 @@ mod tests {
             shell.step(Step::Settle(0, Outcome::Unavailable { refused: true }));
             shell.step(Step::Release(0));
         }
-        assert!(!shell.host.breaker.is_closed());
+        assert_ne!(shell.host.snapshot(shell.now).gate, Gate::Closed);
     }
 
     fn success() -> Outcome {
@@ -981,7 +1126,8 @@ mod tests {
                 shell.step(Step::Release(0));
             }
             assert_eq!(
-                shell.host.trips, trips,
+                shell.host.snapshot(shell.now).trips,
+                trips,
                 "{after} s with a p99 of {latency:?}"
             );
         }
@@ -1047,7 +1193,7 @@ mod tests {
         assert_eq!(shell.in_flight.len(), 16);
         shell.step(Step::Settle(0, Outcome::Unavailable { refused: true }));
         assert_eq!(
-            shell.host.breaker.export().0,
+            shell.host.export(shell.now).row,
             0,
             "what was sent before is forgotten"
         );
@@ -1107,11 +1253,43 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_host_takes_at_most_220_bytes() {
-        assert!(
-            size_of::<LoadControl>() <= 220,
-            "{}",
-            size_of::<LoadControl>()
-        );
+    fn a_host_that_failed_and_did_not_trip_is_as_small_as_before_once_it_succeeds() {
+        let mut shell = host(LoadSettings::default());
+        let is_well = |shell: &Shell| matches!(shell.host.condition, Condition::Well(_));
+        for _ in 0..2 {
+            shell.step(Step::Arrive(2));
+            shell.step(Step::Settle(0, Outcome::Unavailable { refused: true }));
+            assert!(!is_well(&shell), "a row has begun");
+            shell.step(Step::Settle(1, success()));
+            assert!(is_well(&shell));
+            shell.step(Step::ReleaseAll);
+        }
+        for order in [Step::Hint(0), Step::Close, Step::Reset, Step::Restart] {
+            shell.step(order);
+            assert!(is_well(&shell));
+        }
+    }
+
+    #[test]
+    fn what_was_counted_outlives_the_outage() {
+        let mut shell = host(fixed(1));
+        trip(&mut shell);
+        shell.step(Step::Arrive(1));
+        shell.step(Step::Fire);
+        for step in [Step::Settle(0, success()), Step::Reset, Step::Close] {
+            shell.step(step);
+            let seen = shell.host.snapshot(shell.now);
+            assert_eq!((seen.gate, seen.trips, seen.probes), (Gate::Closed, 1, 1));
+            assert!(seen.closed_for >= Duration::from_secs(3));
+        }
+        let mut closed_at_once = host(fixed(1));
+        trip(&mut closed_at_once);
+        closed_at_once.step(Step::Close);
+        assert_eq!(closed_at_once.host.snapshot(closed_at_once.now).trips, 1);
+    }
+
+    #[test]
+    fn a_host_takes_at_most_72_bytes_while_all_is_well() {
+        const { assert!(size_of::<LoadControl>() <= 72) };
     }
 }
