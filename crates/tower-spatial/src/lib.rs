@@ -2,7 +2,7 @@
 //! Tower middleware that gives any tower-based HTTP client spatial-aware retries.
 //!
 //! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), tower's `RetryLayer` with a
-//! [`RetryPolicy`](retry::RetryPolicy), [`ConcurrencyLimitLayer`],
+//! [`RetryPolicy`](retry::RetryPolicy), [`FreshnessLayer`](verify::freshness::FreshnessLayer), [`ConcurrencyLimitLayer`],
 //! [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
 //! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
 //! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
@@ -18,6 +18,7 @@ pub mod replay;
 pub mod retry;
 mod size_hint;
 pub mod timeout;
+pub mod verify;
 
 pub use call::{
     Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,

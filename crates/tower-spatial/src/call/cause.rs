@@ -38,6 +38,8 @@ pub enum Cause {
     Http2(u32),
     /// The server does not speak HTTP as expected.
     Protocol,
+    /// The answer was older than expected.
+    Stale,
     /// No permit came in time.
     NotAdmitted,
     /// An error that is not known here.
@@ -61,6 +63,7 @@ impl fmt::Display for Cause {
             Self::Cut => "answer ended early",
             Self::TimedOut => "timed out",
             Self::Protocol => "not the expected HTTP",
+            Self::Stale => "answer too old",
             Self::NotAdmitted => "no permit in time",
             Self::Other => "another error",
         })

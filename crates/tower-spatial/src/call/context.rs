@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::Extensions;
@@ -60,6 +61,8 @@ impl Deadline {
 pub(crate) struct Context {
     /// When the first attempt was admitted by the gates: the budget runs from there.
     admitted: OnceLock<Instant>,
+    /// Whether an attempt has had a cache-busting parameter.
+    busted: AtomicBool,
     progress: Mutex<Progress>,
 }
 
@@ -102,6 +105,11 @@ impl Context {
 
     pub(crate) fn admitted(&self) -> Option<Instant> {
         self.admitted.get().copied()
+    }
+
+    /// Whether no attempt of this call had a cache-busting parameter before this one.
+    pub(crate) fn is_first_busting(&self) -> bool {
+        !self.busted.swap(true, Ordering::Relaxed)
     }
 
     /// Notes a failed attempt that is to be repeated, and the last instant at which the next one may start.

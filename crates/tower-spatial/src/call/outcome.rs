@@ -10,6 +10,7 @@ use crate::{
     limit::concurrency::QueueTimeout,
     retry::GaveUp,
     timeout::{attempt::AttemptTimedOut, deadline::DeadlineElapsed},
+    verify::freshness::{Stale, StaleError},
 };
 
 /// What an attempt's result means for a repeat.
@@ -75,6 +76,9 @@ impl Outcome {
     ) -> Self {
         if let Some(gave_up) = extensions.get::<GaveUp>() {
             return Self::of_inner_retry(gave_up);
+        }
+        if extensions.get::<Stale>().is_some() {
+            return Self::new(Verdict::Transient, Cause::Stale);
         }
         match extensions.get::<ServiceException>() {
             Some(exception) => Self::of_exception(exception, status, headers, statuses),
@@ -255,6 +259,9 @@ mod errors {
         }
         if let Some(gave_up) = error.downcast_ref::<GaveUp>() {
             return Some(Outcome::of_inner_retry(gave_up));
+        }
+        if error.is::<StaleError>() || error.is::<Stale>() {
+            return Some(Outcome::new(Verdict::Transient, Cause::Stale));
         }
         if error.is::<AttemptTimedOut>()
             || error.is::<tower::timeout::error::Elapsed>()

@@ -21,6 +21,7 @@ use crate::{
     exception::ServiceExceptionError,
     find,
     replay::RepeatableBody,
+    verify::freshness::Stale,
 };
 
 /// When and how often a geospatial request is repeated: a [`Policy`] for tower's own
@@ -231,6 +232,7 @@ where
         if let Ok(response) = result
             && response.status().is_success()
             && response.extensions().get::<ServiceException>().is_none()
+            && response.extensions().get::<Stale>().is_none()
             && self.session.context.is_none()
             && self.config.statuses.is_empty()
             && self.config.classify.response.is_none()

@@ -3,6 +3,7 @@
 mod attempt_timeout;
 mod deadline;
 mod exception;
+mod freshness;
 mod hostile;
 mod replay;
 mod retry;

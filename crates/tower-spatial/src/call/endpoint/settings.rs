@@ -1,7 +1,10 @@
 use std::error::Error;
 use std::fmt;
+use std::time::SystemTime;
 
 use tokio::time::Duration;
+
+use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 
 /// What one endpoint, or every unknown one, is asked to bear. What is not set is inherited: an endpoint's from the
 /// defaults, those from the table of defaults.
@@ -21,6 +24,8 @@ pub struct EndpointSettings {
     concurrency: Option<usize>,
     queue_timeout: Option<Duration>,
     reader_patience: Option<Duration>,
+    fresh: Expected,
+    cache_busting: Option<String>,
 }
 
 impl EndpointSettings {
@@ -47,6 +52,29 @@ impl EndpointSettings {
     #[must_use]
     pub fn reader_patience(mut self, reader_patience: Duration) -> Self {
         self.reader_patience = Some(reader_patience);
+        self
+    }
+
+    /// How old an answer may be; by default any age. For a [`FreshnessLayer`](crate::verify::freshness::FreshnessLayer).
+    #[must_use]
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.fresh.max_age = Some(max_age);
+        self
+    }
+
+    /// Since when the sources are as they are: what was modified or made before is stale; by default any time. For a
+    /// [`FreshnessLayer`](crate::verify::freshness::FreshnessLayer).
+    #[must_use]
+    pub fn not_before(mut self, not_before: SystemTime) -> Self {
+        self.fresh.not_before = Some(not_before);
+        self
+    }
+
+    /// The name of a parameter that gets a repeat past the caches; by default none. For a
+    /// [`FreshnessLayer`](crate::verify::freshness::FreshnessLayer).
+    #[must_use]
+    pub fn cache_busting_parameter(mut self, name: impl Into<String>) -> Self {
+        self.cache_busting = Some(name.into());
         self
     }
 
@@ -82,6 +110,17 @@ impl EndpointSettings {
                 self.reader_patience,
                 defaults.reader_patience,
             )?,
+            fresh: self.fresh.or(defaults.fresh),
+            cache_busting: match &self.cache_busting {
+                None => defaults.cache_busting.clone(),
+                Some(name) => Some(Parameter::new(name).map_err(|invalid| {
+                    EndpointsError::new(
+                        endpoint,
+                        "cache_busting_parameter",
+                        format!("{:?} is not {EXPECTED_NAME}", invalid.name()),
+                    )
+                })?),
+            },
         })
     }
 }
@@ -148,6 +187,8 @@ pub(crate) struct Settings {
     pub(crate) concurrency: u16,
     pub(crate) queue_timeout: Duration,
     pub(crate) reader_patience: Duration,
+    pub(crate) fresh: Expected,
+    pub(crate) cache_busting: Option<Parameter>,
 }
 
 impl Default for Settings {
@@ -156,6 +197,8 @@ impl Default for Settings {
             concurrency: 16,
             queue_timeout: Duration::from_secs(600),
             reader_patience: Duration::from_secs(30),
+            fresh: Expected::default(),
+            cache_busting: None,
         }
     }
 }

@@ -1,0 +1,3 @@
+//! Checks that an answer is what was asked for.
+
+pub mod freshness;
