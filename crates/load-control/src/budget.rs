@@ -40,6 +40,15 @@ impl Budget {
         }
     }
 
+    /// The same, with its end `by` later: for so long it stands still. The deadline does not.
+    #[must_use]
+    pub fn standing_still(self, by: Duration) -> Self {
+        Self {
+            end: self.end.and_then(|end| end.checked_add(by)),
+            ..self
+        }
+    }
+
     /// Whether an attempt may start after a sleep of `delay` from `now`.
     ///
     /// # Errors

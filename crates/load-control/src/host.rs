@@ -186,6 +186,45 @@ impl LoadControl {
         })
     }
 
+    /// Why, and until when, a call would have to wait now; `None` where it may go.
+    pub fn waits(&self, now: Instant) -> Option<Wait> {
+        self.wait(now, self.condition.gate(now))
+    }
+
+    /// What the breaker says now.
+    pub fn gate(&self, now: Instant) -> Gate {
+        self.condition.gate(now)
+    }
+
+    /// How many may be in flight now.
+    pub fn limit(&self) -> u32 {
+        self.limiter.limit()
+    }
+
+    /// Whether anything limits how many may be in flight.
+    pub fn has_limit(&self) -> bool {
+        self.settings.limit != LimitSettings::Unlimited
+    }
+
+    /// How many are in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// What it goes by from now on; what it has learnt stays, within them.
+    pub fn set_settings(&mut self, settings: Arc<LoadSettings>) {
+        if settings.limit != self.settings.limit {
+            self.limiter.set_settings(&settings.limit);
+        }
+        self.settings = settings;
+    }
+
+    /// A call keeps on without its permit, which is free from now on: its admission is not released any more.
+    pub fn reclaim(&mut self, now: Instant) -> Next {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.next(now)
+    }
+
     /// What a queue of waiting calls goes by now.
     pub fn next(&self, now: Instant) -> Next {
         let gate = self.condition.gate(now);

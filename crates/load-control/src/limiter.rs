@@ -65,6 +65,21 @@ impl Limiter {
         }
     }
 
+    /// What it goes by from now on: a limit that was learnt stays, within the new ceiling.
+    pub fn set_settings(&mut self, settings: &LimitSettings) {
+        match settings {
+            LimitSettings::Adaptive(_) if self.adaptive().is_some() => {
+                let ceiling = f64::from(settings.ceiling());
+                self.limit = self.limit.min(ceiling);
+                self.remembered = self.remembered.min(ceiling);
+                if let Some(moving) = &mut self.moving {
+                    moving.ramp_end = moving.ramp_end.min(ceiling);
+                }
+            }
+            _ => *self = Self::new(settings),
+        }
+    }
+
     /// How many may be in flight, at least 1.
     pub fn limit(&self) -> u32 {
         self.limit.max(1.0) as u32

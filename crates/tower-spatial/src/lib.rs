@@ -8,11 +8,14 @@
 //! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
 //! `client-hyper` and `reqwest`).
 
+pub mod breaker;
 pub mod call;
 #[cfg(any(feature = "client-hyper", feature = "reqwest"))]
 pub mod client;
+pub mod cooldown;
 mod drain;
 pub mod exception;
+mod gate;
 pub mod limit;
 pub mod replay;
 pub mod retry;
@@ -20,11 +23,14 @@ mod size_hint;
 pub mod timeout;
 pub mod verify;
 
+pub use breaker::{CircuitBreaker, CircuitBreakerLayer, CircuitOpen, OnOpen};
 pub use call::{
-    Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,
-    EndpointsError,
+    BreakerState, Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints,
+    EndpointsBuilder, EndpointsError, Latency,
 };
+pub use cooldown::{Cooldown, CooldownLayer};
 pub use limit::concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, PermitScope, QueueTimeout};
+pub use load_control::{AdaptiveSettings, BreakerSettings, FailureRate};
 pub use tower::BoxError;
 
 /// The first error of type `T` in an error's chain of causes, itself included.

@@ -42,6 +42,8 @@ pub enum Cause {
     Stale,
     /// No permit came in time.
     NotAdmitted,
+    /// The circuit breaker is open: it was not sent.
+    CircuitOpen,
     /// An error that is not known here.
     Other,
 }
@@ -65,6 +67,7 @@ impl fmt::Display for Cause {
             Self::Protocol => "not the expected HTTP",
             Self::Stale => "answer too old",
             Self::NotAdmitted => "no permit in time",
+            Self::CircuitOpen => "circuit breaker open",
             Self::Other => "another error",
         })
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use http::Extensions;
 use tokio::time::{Duration, Instant};
 
-use super::Attempt;
+use super::{Attempt, Endpoint, Permit};
 
 /// Until when a call may take: an absolute time, set by the caller as a request extension.
 ///
@@ -26,6 +26,8 @@ pub struct Deadline {
     /// What one call carries with it, in the same extension: each further one costs allocations on every clone of the
     /// request. A value made by a caller never holds one, so a deadline may be shared by many requests.
     context: Option<Arc<Context>>,
+    /// By whose gates this attempt has passed already: every attempt has extensions of its own.
+    admitted_by: Option<Arc<Endpoint>>,
 }
 
 impl Deadline {
@@ -33,7 +35,7 @@ impl Deadline {
     pub fn at(at: Instant) -> Self {
         Self {
             at: Some(at),
-            context: None,
+            ..Self::default()
         }
     }
 
@@ -41,7 +43,7 @@ impl Deadline {
     pub fn after(duration: Duration) -> Self {
         Self {
             at: Instant::now().checked_add(duration),
-            context: None,
+            ..Self::default()
         }
     }
 
@@ -59,17 +61,33 @@ impl Deadline {
 /// What one call carries with it, from layer to layer and from attempt to attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
-    /// When the first attempt was admitted by the gates: the budget runs from there.
-    admitted: OnceLock<Instant>,
+    clock: OnceLock<Clock>,
+    /// When the budget began to run.
+    started: OnceLock<Instant>,
+    /// Whose gates were met, where the clock can stop, and for how long in all they had been closed by then.
+    met: OnceLock<(Arc<Endpoint>, Duration)>,
     /// Whether an attempt has had a cache-busting parameter.
     busted: AtomicBool,
     progress: Mutex<Progress>,
+    /// The permit of the attempt that is under way, where a layer below the one that got it may give it back.
+    permit: Mutex<Option<Permit>>,
+}
+
+/// How a call's time is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock {
+    pub(crate) budget: Duration,
+    /// For how long the budget stops at most while the host is known to be closed; `None` where it never does.
+    pub(crate) max_park: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    latest_start: Option<Instant>,
     attempts: Vec<Attempt>,
+    /// For how long the budget had stood still at the last failure.
+    parked: Duration,
+    /// How many attempts had failed when the budget last stood still: the backoff counts from there.
+    backoff_from: u32,
 }
 
 impl Context {
@@ -94,17 +112,24 @@ impl Context {
         extensions.insert(Deadline {
             at,
             context: Some(Arc::clone(&context)),
+            admitted_by: None,
         });
         context
     }
 
-    /// Notes the first admission; later ones change nothing.
-    pub(crate) fn admit(&self, now: Instant) {
-        let _ = self.admitted.set(now);
+    /// How the call's time is counted; the first to say so decides.
+    pub(crate) fn set_clock(&self, clock: Clock) {
+        let _ = self.clock.set(clock);
     }
 
-    pub(crate) fn admitted(&self) -> Option<Instant> {
-        self.admitted.get().copied()
+    /// The budget runs from now on, unless it does already: the first attempt was admitted, or a gate was closed.
+    #[inline]
+    pub(crate) fn start(&self, now: Instant, endpoint: &Arc<Endpoint>) {
+        self.started.get_or_init(|| now);
+        if self.parks() {
+            self.met
+                .get_or_init(|| (Arc::clone(endpoint), endpoint.closed_for(now)));
+        }
     }
 
     /// Whether no attempt of this call had a cache-busting parameter before this one.
@@ -112,16 +137,82 @@ impl Context {
         !self.busted.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes a failed attempt that is to be repeated, and the last instant at which the next one may start.
-    pub(crate) fn failed(&self, attempt: Attempt, latest_start: Option<Instant>) {
+    /// When the budget began to run; from `otherwise`, where no gate has seen the call.
+    pub(crate) fn started_or(&self, otherwise: Instant) -> Instant {
+        *self.started.get_or_init(|| otherwise)
+    }
+
+    /// For how long the budget has stood still.
+    pub(crate) fn parked(&self, now: Instant) -> Duration {
+        let max_park = self.clock.get().and_then(|clock| clock.max_park);
+        let (Some(max_park), Some((endpoint, before))) = (max_park, self.met.get()) else {
+            return Duration::ZERO;
+        };
+        let closed_for = endpoint.closed_for(now);
+        closed_for.saturating_sub(*before).min(max_park)
+    }
+
+    /// For how much longer the budget is known to stand still: it does while the host is closed, as far as it may.
+    pub(crate) fn stands_still_for(&self, now: Instant) -> Duration {
+        let max_park = self.clock.get().and_then(|clock| clock.max_park);
+        let (Some(max_park), Some((endpoint, _))) = (max_park, self.met.get()) else {
+            return Duration::ZERO;
+        };
+        let left = max_park - self.parked(now);
+        endpoint
+            .closed_until(now)
+            .map_or(Duration::ZERO, |closed| match closed {
+                Some(until) => until.saturating_duration_since(now).min(left),
+                // Nobody knows: that is the same to a sleep that is about to begin.
+                None => left,
+            })
+    }
+
+    /// How often the backoff has doubled: once a failure, and from none again after the budget stood still.
+    pub(crate) fn backoff_step(&self, failures: u32, now: Instant) -> u32 {
+        let parked = self.parked(now);
+        let is_still = !self.stands_still_for(now).is_zero();
         let mut progress = self.progress();
-        progress.attempts.push(attempt);
-        progress.latest_start = latest_start;
+        if parked > progress.parked || is_still {
+            progress.parked = parked;
+            progress.backoff_from = failures;
+        }
+        failures - progress.backoff_from
+    }
+
+    /// The last instant at which an attempt may start by the budget, as far as can be told now: it moves while the host
+    /// is closed and the budget stands still.
+    pub(crate) fn budget_end(&self, now: Instant) -> Option<Instant> {
+        let (clock, started) = (self.clock.get()?, self.started.get()?);
+        let budget = clock.budget.saturating_add(self.parked(now));
+        started.checked_add(budget)
+    }
+
+    /// Whether the budget stands still while the host is closed.
+    pub(crate) fn parks(&self) -> bool {
+        self.clock
+            .get()
+            .is_some_and(|clock| clock.max_park.is_some())
+    }
+
+    /// Notes a failed attempt that is to be repeated.
+    pub(crate) fn failed(&self, attempt: Attempt) {
+        self.progress().attempts.push(attempt);
     }
 
     /// The attempts that failed so far, oldest first.
     pub(crate) fn attempts(&self) -> Vec<Attempt> {
         self.progress().attempts.clone()
+    }
+
+    /// How many attempts failed so far.
+    pub(crate) fn failures(&self) -> usize {
+        self.progress().attempts.len()
+    }
+
+    /// The attempt's permit, to be given back or put back by a layer further inside.
+    pub(crate) fn permit(&self) -> MutexGuard<'_, Option<Permit>> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -130,14 +221,35 @@ impl Context {
     }
 }
 
-/// The last instant at which an attempt of this call may start and a wait for it may end: the caller's deadline or
-/// the end of the budget, known once an attempt has failed.
-pub(crate) fn latest_start(extensions: &Extensions) -> Option<Instant> {
+/// Whether an attempt has passed the gates of `endpoint` already, by a layer further outside.
+pub(crate) fn is_admitted(extensions: &Extensions, endpoint: &Arc<Endpoint>) -> bool {
+    extensions
+        .get::<Deadline>()
+        .and_then(|deadline| deadline.admitted_by.as_ref())
+        .is_some_and(|by| Arc::ptr_eq(by, endpoint))
+}
+
+/// Tells the layers further inside that the attempt has passed the gates of `endpoint`.
+pub(crate) fn mark_admitted(extensions: &mut Extensions, endpoint: &Arc<Endpoint>) {
+    let by = Some(Arc::clone(endpoint));
+    match extensions.get_mut::<Deadline>() {
+        Some(deadline) => deadline.admitted_by = by,
+        None => {
+            let admitted_by = by;
+            extensions.insert(Deadline {
+                admitted_by,
+                ..Deadline::default()
+            });
+        }
+    }
+}
+
+/// The last instant at which an attempt of this call may start and a wait for it may end, as far as can be told now: the
+/// caller's deadline or the end of the budget, which is known once it runs.
+pub(crate) fn latest_start(extensions: &Extensions, now: Instant) -> Option<Instant> {
     let deadline = extensions.get::<Deadline>()?;
-    let budget = deadline
-        .context
-        .as_ref()
-        .and_then(|context| context.progress().latest_start);
+    let context = deadline.context.as_ref();
+    let budget = context.and_then(|context| context.budget_end(now));
     match (deadline.at, budget) {
         (Some(at), Some(end)) => Some(at.min(end)),
         (at, end) => at.or(end),

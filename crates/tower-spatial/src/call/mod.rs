@@ -10,11 +10,12 @@ mod too_late;
 pub use attempt::{Attempt, Attempts};
 pub use cause::Cause;
 pub use context::Deadline;
-pub(crate) use context::{Context, latest_start};
+pub(crate) use context::{Clock, Context, is_admitted, latest_start, mark_admitted};
 pub use endpoint::{
-    Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder, EndpointsError,
+    BreakerState, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,
+    EndpointsError, Latency,
 };
-pub(crate) use endpoint::{Kind, Permit, Queued};
+pub(crate) use endpoint::{Kind, Part, Permit, Queued, Waiting};
 pub(crate) use outcome::chain;
 pub use outcome::{Outcome, Verdict};
 pub use too_late::TooLate;

@@ -7,7 +7,7 @@ use tower::BoxError;
 use super::{Cause, TooLate};
 use crate::{
     exception::ServiceExceptionError,
-    limit::concurrency::QueueTimeout,
+    gate::{CircuitOpen, QueueTimeout},
     retry::GaveUp,
     timeout::{attempt::AttemptTimedOut, deadline::DeadlineElapsed},
     verify::freshness::{Stale, StaleError},
@@ -253,6 +253,10 @@ mod errors {
                 Verdict::Permanent,
                 Cause::NotAdmitted,
             ));
+        }
+        if error.is::<CircuitOpen>() {
+            let (verdict, cause) = (Verdict::Transient, Cause::CircuitOpen);
+            return Some(Outcome::never_executed_by(verdict, cause));
         }
         if error.is::<DeadlineElapsed>() {
             return Some(Outcome::new(Verdict::Permanent, Cause::TimedOut));

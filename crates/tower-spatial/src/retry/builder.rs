@@ -4,7 +4,7 @@ use http::{Extensions, HeaderMap, StatusCode};
 use load_control::{Backoff, InvalidBackoff};
 
 use super::{RetryPolicy, decision::Limits, policy::Config};
-use crate::call::Verdict;
+use crate::call::{Clock, Verdict};
 
 /// Sets the numbers of a [`RetryPolicy`].
 ///
@@ -27,6 +27,7 @@ pub struct RetryPolicyBuilder {
     base: Duration,
     cap: Duration,
     budget: Duration,
+    max_park: Option<Duration>,
     retry_after_max: Duration,
     retry_after_unit: RetryAfterUnit,
     honour_retry_after: bool,
@@ -74,6 +75,7 @@ impl Default for RetryPolicyBuilder {
             base: Duration::from_secs(1),
             cap: Duration::from_secs(60),
             budget: Duration::from_secs(600),
+            max_park: None,
             retry_after_max: Duration::from_secs(300),
             retry_after_unit: RetryAfterUnit::Seconds,
             honour_retry_after: true,
@@ -117,6 +119,27 @@ impl RetryPolicyBuilder {
     /// It bounds the start of attempts and the end of sleeps; an answer that has started is never cut by it.
     pub fn budget(self, budget: Duration) -> Self {
         Self { budget, ..self }
+    }
+
+    /// Stops the budget while the host is known to be closed, by a [breaker](crate::breaker) or a
+    /// [cooldown](crate::cooldown), for at most `max_park`; above zero. A host's maintenance then costs the job its time and
+    /// no answer. Default: the budget never stops (batch: 6 h).
+    ///
+    /// It wants a [`DeadlineLayer`](crate::timeout::deadline::DeadlineLayer) outside: without one the first attempt waits
+    /// no longer than `queue_timeout`, and only from the first failure on the budget can stop.
+    pub fn park(self, max_park: Duration) -> Self {
+        Self {
+            max_park: Some(max_park),
+            ..self
+        }
+    }
+
+    /// The opposite of [`park`](Self::park): the budget never stops. The default.
+    pub fn strict(self) -> Self {
+        Self {
+            max_park: None,
+            ..self
+        }
     }
 
     /// The clamp of `Retry-After`: what the server asks beyond it is not believed. Default 300 s; above zero.
@@ -219,7 +242,13 @@ impl RetryPolicyBuilder {
                 attempts: self.attempts,
                 ambiguous_repeats: self.ambiguous_repeats,
             },
-            budget: positive("budget", self.budget)?,
+            clock: Clock {
+                budget: positive("budget", self.budget)?,
+                max_park: match self.max_park {
+                    Some(max_park) => Some(positive("max_park", max_park)?),
+                    None => None,
+                },
+            },
             retry_after_unit: self.honour_retry_after.then_some(self.retry_after_unit),
             statuses: self.statuses,
             classify: self.classify,
@@ -233,6 +262,7 @@ impl fmt::Debug for RetryPolicyBuilder {
             .field("base", &self.base)
             .field("cap", &self.cap)
             .field("budget", &self.budget)
+            .field("max_park", &self.max_park)
             .field("retry_after_max", &self.retry_after_max)
             .field("attempts", &self.attempts)
             .finish_non_exhaustive()

@@ -29,6 +29,10 @@ pub(crate) struct Situation<'a> {
     pub(crate) hint: Option<Duration>,
     pub(crate) now: Instant,
     pub(crate) budget: Budget,
+    /// For how long the budget is known to stand still from now on.
+    pub(crate) stands_still_for: Duration,
+    /// How often the backoff has doubled.
+    pub(crate) backoff_step: u32,
     pub(crate) safe_to_repeat: bool,
     pub(crate) repeatable: bool,
 }
@@ -61,7 +65,8 @@ impl Decision {
             Verdict::Success | Verdict::Permanent => return Self::Pass,
             Verdict::Transient | Verdict::Throttled | Verdict::Ambiguous => {}
         }
-        if !situation.safe_to_repeat {
+        // What a breaker refused has not left this process: law 3 does not ask about it.
+        if !situation.safe_to_repeat && *outcome.cause() != Cause::CircuitOpen {
             return Self::Stop(StopReason::Unsafe);
         }
         if !situation.repeatable {
@@ -81,12 +86,16 @@ impl Decision {
         }
         // A floor: a hundred callers that were told "30" do not come back in the same instant.
         let floor = situation.hint.map(|hint| hint.min(limits.retry_after_max));
-        if floor.is_some_and(|floor| budget.fits(now, floor).is_err()) {
+        let fits = |delay: Duration| {
+            let still = delay.min(situation.stands_still_for);
+            budget.standing_still(still).fits(now, delay)
+        };
+        if floor.is_some_and(|floor| fits(floor).is_err()) {
             return Self::Stop(StopReason::HintTooLong);
         }
-        let jitter = limits.backoff.delay(situation.attempts - 1, random);
+        let jitter = limits.backoff.delay(situation.backoff_step, random);
         let delay = floor.unwrap_or_default().saturating_add(jitter);
-        match budget.fits(now, delay) {
+        match fits(delay) {
             Ok(()) => Self::Wait(delay),
             Err(exceeded) => Self::Stop(exceeded.into()),
         }
@@ -134,6 +143,8 @@ mod tests {
             hint: None,
             now,
             budget: Budget::starting(now, 600 * SECOND),
+            stands_still_for: Duration::ZERO,
+            backoff_step: 0,
             safe_to_repeat: true,
             repeatable: true,
         }

@@ -17,9 +17,10 @@ use super::{
     decision::{Decision, Limits, Situation},
 };
 use crate::{
-    call::{Attempt, Attempts, Context, Deadline, Outcome, Verdict},
+    call::{Attempt, Attempts, Clock, Context, Deadline, Outcome, Verdict},
     exception::ServiceExceptionError,
     find,
+    gate::CircuitOpen,
     replay::RepeatableBody,
     verify::freshness::Stale,
 };
@@ -36,7 +37,7 @@ pub struct RetryPolicy {
 
 pub(super) struct Config {
     pub(super) limits: Limits,
-    pub(super) budget: Duration,
+    pub(super) clock: Clock,
     /// `None`: the server's hints do not count.
     pub(super) retry_after_unit: Option<RetryAfterUnit>,
     pub(super) statuses: Vec<(http::StatusCode, Verdict)>,
@@ -55,11 +56,12 @@ struct Session {
 }
 
 impl RetryPolicy {
-    /// For batch jobs: cap 300 s, budget 1 800 s.
+    /// For batch jobs: cap 300 s, budget 1 800 s, which stands still for up to 6 h while the host is known to be closed.
     pub fn batch() -> Self {
         Self::builder()
             .cap(Duration::from_secs(300))
             .budget(Duration::from_secs(1_800))
+            .park(Duration::from_secs(6 * 3600))
             .build()
             .expect("the preset is valid")
     }
@@ -118,6 +120,13 @@ impl RetryPolicy {
     }
 
     fn hint<R>(&self, result: &Result<Response<R>, BoxError>) -> Option<Duration> {
+        if let Err(error) = result
+            && let Some(open) = find::<CircuitOpen>(error)
+        {
+            return open
+                .until()
+                .map(|until| until.saturating_duration_since(Instant::now()));
+        }
         let read = match self.config.retry_after_unit? {
             RetryAfterUnit::Seconds => RetryAfter::read,
             RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
@@ -153,22 +162,30 @@ impl RetryPolicy {
         let mut attempts = context
             .map(|context| context.attempts())
             .unwrap_or_default();
-        let admitted = context
-            .and_then(|context| context.admitted())
-            .unwrap_or(call_began);
-        let budget = Budget::starting(admitted.into_std(), self.config.budget)
+        let failures = u32::try_from(attempts.len()).unwrap_or(u32::MAX);
+        let (started, parked, stands_still_for, backoff_step) = match context {
+            Some(context) => (
+                context.started_or(call_began),
+                context.parked(now),
+                context.stands_still_for(now),
+                context.backoff_step(failures, now),
+            ),
+            None => (call_began, Duration::ZERO, Duration::ZERO, failures),
+        };
+        let budget = Budget::starting(started.into_std(), self.config.clock.budget)
+            .standing_still(parked)
             .with_deadline(Deadline::of(request.extensions()).map(Instant::into_std));
 
         let situation = Situation {
             outcome: &outcome,
             previous: attempts.last().map(Attempt::cause),
-            attempts: u32::try_from(attempts.len())
-                .unwrap_or(u32::MAX)
-                .saturating_add(1),
+            attempts: failures.saturating_add(1),
             ambiguous_repeats: self.session.ambiguous_repeats,
             hint: self.hint(result),
             now: now.into_std(),
             budget,
+            stands_still_for,
+            backoff_step,
             safe_to_repeat: is_safe_to_repeat(request),
             repeatable: request.body().is_repeatable(),
         };
@@ -197,7 +214,9 @@ impl RetryPolicy {
                     Some(context) => Arc::clone(context),
                     None => Context::of_or_insert(request.extensions_mut()),
                 };
-                context.failed(attempt, budget.latest_start().map(Instant::from_std));
+                context.set_clock(self.config.clock);
+                context.started_or(call_began);
+                context.failed(attempt);
                 self.session.context = Some(context);
                 // The response is taken out: its body is read while the sleep runs, and tower drops nothing too early.
                 let failed = match result {
@@ -248,6 +267,9 @@ where
         if self.session.context.is_none() {
             // The first attempt of a call: tower asks the layer's own policy, then clones it for the call.
             self.session.began = Some(now);
+            if let Some(context) = Context::of(request.extensions()) {
+                context.set_clock(self.config.clock);
+            }
         }
         self.session.attempt_began = Some(now);
         Some(request.clone())
@@ -258,7 +280,8 @@ impl fmt::Debug for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryPolicy")
             .field("limits", &self.config.limits)
-            .field("budget", &self.config.budget)
+            .field("budget", &self.config.clock.budget)
+            .field("max_park", &self.config.clock.max_park)
             .finish_non_exhaustive()
     }
 }

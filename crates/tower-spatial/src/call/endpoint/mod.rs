@@ -3,26 +3,27 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
+mod gates;
 mod heads;
 mod host;
 mod permit;
-mod permits;
 mod registry;
 mod settings;
 
 pub use registry::{Endpoints, EndpointsBuilder};
 pub use settings::{EndpointSettings, EndpointsError};
 
+use gates::Gates;
 pub(crate) use heads::{Heads, Kind};
-pub(crate) use permit::{Permit, Queued};
-use permits::Permits;
-pub(crate) use settings::Settings;
+use load_control::{Gate, LatencyRecord, Reason};
+pub(crate) use permit::{Permit, Queued, Waiting};
+pub(crate) use settings::{Part, Settings};
+use tokio::time::{Duration, Instant};
 
 /// One endpoint: a host and port, or a configured group of hosts. Made by [`Endpoints::find`].
 pub struct Endpoint {
-    permits: Permits,
+    gates: Gates,
     heads: Heads,
     settings: Arc<Settings>,
     name: Box<str>,
@@ -43,19 +44,58 @@ pub struct EndpointSnapshot {
     pub limit: usize,
     /// How many are, from the admission to the end of the body. Those whose permit was reclaimed do not count.
     pub in_flight: usize,
-    /// How many calls wait for a permit.
+    /// How many calls wait for their turn.
     pub queued: usize,
     /// How many of those in flight are bodies that nobody reads: never polled yet, or while calls were waiting not for
     /// a good part of the reader's patience.
     pub unread_bodies: usize,
     /// How many bodies live on without their permit, because nobody read them for the whole of the reader's patience.
     pub reclaimed: usize,
+    /// The circuit breaker; closed where there is none.
+    pub breaker: BreakerState,
+    /// How much longer the host has asked for peace.
+    pub cooldown: Option<Duration>,
+    /// For how long in all it was closed to calls, by its breaker or because it asked for peace.
+    pub closed_for: Duration,
+    /// How often the breaker has tripped.
+    pub trips: u32,
+    /// How many probes went out.
+    pub probes: u32,
+    /// What an adaptive limit measures latency against; `None` where it does not or not yet.
+    pub baseline: Option<Duration>,
+}
+
+/// The state of a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Calls go.
+    Closed,
+    /// No call goes.
+    Open {
+        /// How long until the next probe; `None` where an operator holds it open.
+        probe_in: Option<Duration>,
+    },
+    /// One probe is to go or on its way.
+    HalfOpen,
+}
+
+/// How long the answers of an endpoint took that were asked for, from the request to the first part of their body. The
+/// last few hundred count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Latency {
+    /// Half of them took no longer.
+    pub p50: Duration,
+    /// Nine of ten took no longer.
+    pub p90: Duration,
+    /// Ninety-nine of a hundred took no longer.
+    pub p99: Duration,
 }
 
 impl Endpoint {
     fn named(name: &str, settings: Arc<Settings>) -> Self {
         Self {
-            permits: Permits::new(),
+            gates: Gates::new(settings.load()),
             heads: Heads::default(),
             settings,
             name: name.into(),
@@ -85,12 +125,19 @@ impl Endpoint {
 
     /// How many answers may be in flight at once.
     pub fn limit(&self) -> usize {
-        usize::from(self.settings.concurrency)
+        let limit = self
+            .gates
+            .read(|control| control.has_limit().then(|| control.limit()));
+        match (limit, &self.settings.limit) {
+            (Some(limit), _) => usize::try_from(limit).unwrap_or(usize::MAX),
+            (None, settings::Limit::Fixed(limit)) => *limit,
+            (None, settings::Limit::Adaptive(adaptive)) => adaptive.ceiling as usize,
+        }
     }
 
     /// How it is doing.
     pub fn snapshot(&self) -> EndpointSnapshot {
-        let counts = self.permits.counts();
+        let (counts, load) = self.gates.counts(Instant::now());
         EndpointSnapshot {
             name: self.name().to_owned(),
             limit: self.limit(),
@@ -98,6 +145,18 @@ impl Endpoint {
             queued: counts.queued,
             unread_bodies: counts.unread_bodies,
             reclaimed: counts.reclaimed,
+            breaker: match load.gate {
+                Gate::Closed => BreakerState::Closed,
+                Gate::Open { until } => BreakerState::Open {
+                    probe_in: until.map(|until| Instant::from_std(until) - Instant::now()),
+                },
+                Gate::Probe | Gate::Probing { .. } => BreakerState::HalfOpen,
+            },
+            cooldown: load.cooldown,
+            closed_for: load.closed_for,
+            trips: load.trips,
+            probes: load.probes,
+            baseline: load.baseline,
         }
     }
 
@@ -111,6 +170,86 @@ impl Endpoint {
 
     pub(crate) fn heads(&self) -> &Heads {
         &self.heads
+    }
+
+    /// How long its answers take; `None` before the first, and where no layer looks at that: a breaker, a cooldown or an
+    /// adaptive limit does.
+    pub fn latency(&self) -> Option<Latency> {
+        self.gates.read(|control| {
+            let record: &LatencyRecord = control.latency()?;
+            Some(Latency {
+                p50: record.percentile(0.5)?,
+                p90: record.percentile(0.9)?,
+                p99: record.percentile(0.99)?,
+            })
+        })
+    }
+
+    /// An operator's order: no call goes out until it is [closed](Self::close) or [reset](Self::reset). What is on its
+    /// way goes on.
+    pub fn open(&self) {
+        self.order(|control, now| _ = control.open(now));
+    }
+
+    /// An operator's order: the breaker closes, as after a probe that succeeded, and a cooldown ends.
+    pub fn close(&self) {
+        self.order(|control, now| _ = control.close(now));
+    }
+
+    /// An operator's order: all that was learnt about it is forgotten, except what is in flight.
+    pub fn reset(&self) {
+        self.order(|control, now| _ = control.reset(now));
+    }
+
+    /// The host asks everybody to wait.
+    pub(crate) fn hint(&self, retry_after: Duration) {
+        self.order(|control, now| _ = control.hint(now, retry_after, &mut rand::rng()));
+    }
+
+    /// For how long in all it was closed to calls.
+    pub(crate) fn closed_for(&self, now: Instant) -> Duration {
+        self.gates
+            .read(|control| control.closed_for(now.into_std()))
+    }
+
+    /// Where it is closed to calls: until when at least, as far as that is known.
+    pub(crate) fn closed_until(&self, now: Instant) -> Option<Option<Instant>> {
+        let wait = self.gates.read(|control| control.waits(now.into_std()))?;
+        match wait.reason {
+            Reason::Limit => None,
+            Reason::Open | Reason::Cooldown => Some(wait.until.map(Instant::from_std)),
+            Reason::Held | Reason::Probing => Some(None),
+        }
+    }
+
+    /// A call is about to be repeated: how long it has to wait at least.
+    pub(crate) fn spend_retry_token(&self) -> Duration {
+        self.gates
+            .control(self.now(), |control, _| control.retry())
+            .0
+    }
+
+    fn order(&self, act: impl FnOnce(&mut load_control::LoadControl, std::time::Instant)) {
+        let ((), wakers) = self.gates.control(Instant::now(), act);
+        wakers.wake();
+    }
+
+    /// The layers that were built since decide too.
+    fn adopt_settings(&self) {
+        let settings = self.settings.load();
+        let act = |control: &mut load_control::LoadControl, _| control.set_settings(settings);
+        let ((), wakers) = self.gates.control(self.now(), act);
+        wakers.wake();
+    }
+
+    #[inline]
+    fn gates(&self) -> &Gates {
+        &self.gates
+    }
+
+    #[inline]
+    fn now(&self) -> Instant {
+        self.settings.now()
     }
 
     pub(crate) fn settings(&self) -> &Settings {

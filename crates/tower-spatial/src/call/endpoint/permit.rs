@@ -1,25 +1,75 @@
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
+use load_control::{Outcome, Reason, Wait};
 use tokio::time::{Duration, Instant};
 
 use super::Endpoint;
-use super::permits::{Place, Reader, Slot};
+use super::gates::{Grant, Manner, Place, Reader, Turn};
 
-/// The right to have one answer in flight at an endpoint. Its drop gives it back.
+/// The right to have one answer in flight at an endpoint, and the duty to say what came of it. Its drop gives it back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     endpoint: Arc<Endpoint>,
-    slot: Slot,
+    /// `None` once it was given back.
+    grant: Option<Grant>,
+    /// When the call went out, where somebody learns from it.
+    began: Option<Instant>,
+    report: Report,
+}
+
+/// What is still to be told of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Report {
+    /// Nobody learns from it, or it has not gone out.
+    Nothing,
+    /// It is on its way: dropped now, it was cancelled.
+    Awaited,
+    /// It was answered well; how long that took is known with the first frame.
+    Timed,
+    /// As before, where the time says nothing.
+    Untimed,
+    /// It was told that the call was answered well; a body that fails says otherwise.
+    Told,
+}
+
+/// What somebody who may have to wait brings with him.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// Retries go in front for their first three attempts.
+    pub(crate) goes_in_front: bool,
+    /// Does not wait for a breaker to close.
+    pub(crate) leaves_when_open: bool,
+}
+
+/// Why a call waits, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    pub(crate) reason: Reason,
+    /// When the host may be open again, where that is known.
+    pub(crate) until: Option<Instant>,
+    /// When to ask again.
+    pub(crate) ask_at: Option<Instant>,
 }
 
 impl Permit {
     /// # Errors
-    /// The endpoint, where no permit is free at once.
-    pub(crate) fn try_acquire(endpoint: Arc<Endpoint>) -> Result<Self, Arc<Endpoint>> {
-        match endpoint.permits.try_acquire(endpoint.settings.concurrency) {
-            Some(slot) => Ok(Self { endpoint, slot }),
-            None => Err(endpoint),
+    /// The endpoint and why, where no permit is to be had at once.
+    #[inline]
+    pub(crate) fn try_acquire(endpoint: Arc<Endpoint>) -> Result<Self, (Arc<Endpoint>, Wait)> {
+        let now = endpoint.now();
+        match endpoint.gates().try_admit(now) {
+            Ok(grant) => Ok(Self::new(endpoint, grant)),
+            Err(wait) => Err((endpoint, wait)),
+        }
+    }
+
+    fn new(endpoint: Arc<Endpoint>, grant: Grant) -> Self {
+        Self {
+            endpoint,
+            grant: Some(grant),
+            began: None,
+            report: Report::Nothing,
         }
     }
 
@@ -27,30 +77,132 @@ impl Permit {
         &self.endpoint
     }
 
+    /// The call goes out now.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if self.endpoint.settings().learns() {
+            self.began = Some(Instant::now());
+            self.report = Report::Awaited;
+        }
+    }
+
+    /// Whether anybody learns from what comes of the call.
+    #[inline]
+    pub(crate) fn reports(&self) -> bool {
+        self.report != Report::Nothing
+    }
+
+    /// The answer that was asked for: how long it took is told with its first frame, unless the time `is_telling` not.
+    #[inline]
+    pub(crate) fn succeeded(&mut self, is_telling: bool) {
+        if self.report != Report::Awaited {
+            return;
+        }
+        self.report = match is_telling {
+            true => Report::Timed,
+            false => Report::Untimed,
+        };
+        // Everybody waits for what comes of a probe, and nobody knows when its body is read.
+        if let Some(grant) = &self.grant
+            && grant.admission.is_probe()
+        {
+            self.report = Report::Told;
+            self.settle(Outcome::Success { latency: None });
+        }
+    }
+
+    /// Anything else that came of it.
+    pub(crate) fn failed(&mut self, outcome: Outcome) {
+        if self.report == Report::Awaited {
+            self.report = Report::Nothing;
+            self.settle(outcome);
+        }
+    }
+
+    /// The host asks everybody to wait.
+    pub(crate) fn hint(&self, retry_after: Duration) {
+        self.endpoint.hint(retry_after);
+    }
+
     /// The head has come: from now on the permit is a body's.
+    #[inline]
     pub(crate) fn hand_over(&self) {
-        self.endpoint.permits.note(self.slot, Reader::Handed);
+        self.note(Reader::Handed);
     }
 
     /// The reader was given a frame.
     #[inline]
-    pub(crate) fn read(&self) {
-        self.endpoint.permits.note(self.slot, Reader::Read);
+    pub(crate) fn read(&mut self) {
+        if matches!(self.report, Report::Timed | Report::Untimed) {
+            self.tell_success();
+        }
+        self.note(Reader::Read);
     }
 
     /// The reader waits for the server.
     #[inline]
     pub(crate) fn awaiting(&self) {
-        self.endpoint.permits.note(self.slot, Reader::Awaiting);
+        self.note(Reader::Awaiting);
+    }
+
+    /// The body broke off. The permit is to be dropped.
+    #[cold]
+    pub(crate) fn broke_off(&mut self) {
+        if self.report != Report::Nothing && self.report != Report::Awaited {
+            self.report = Report::Nothing;
+            self.settle(Outcome::Unavailable { refused: false });
+        }
+    }
+
+    #[inline]
+    fn note(&self, reader: Reader) {
+        if let Some(grant) = &self.grant {
+            self.endpoint.gates().note(grant.slot, reader);
+        }
+    }
+
+    fn tell_success(&mut self) {
+        let now = Instant::now();
+        let outcome = self.success(now);
+        self.report = Report::Told;
+        if let Some(grant) = &self.grant {
+            let gates = self.endpoint.gates();
+            gates.settle(&grant.admission, outcome, now).wake();
+        }
+    }
+
+    fn success(&self, now: Instant) -> Outcome {
+        let timed = self.began.filter(|_| self.report == Report::Timed);
+        Outcome::Success {
+            latency: timed.map(|began| now.saturating_duration_since(began)),
+        }
+    }
+
+    fn settle(&self, outcome: Outcome) {
+        if let Some(grant) = &self.grant {
+            let gates = self.endpoint.gates();
+            gates
+                .settle(&grant.admission, outcome, Instant::now())
+                .wake();
+        }
     }
 }
 
 impl Drop for Permit {
+    #[inline]
     fn drop(&mut self) {
-        let limit = self.endpoint.settings.concurrency;
-        if let Some(waker) = self.endpoint.permits.release(self.slot, limit) {
-            waker.wake();
-        }
+        let Some(grant) = self.grant.take() else {
+            return;
+        };
+        let now = self.endpoint.now();
+        let outcome = match (self.report, self.began) {
+            (Report::Timed | Report::Untimed, _) => Some(self.success(now)),
+            (Report::Awaited, Some(began)) => Some(Outcome::Cancelled {
+                after: now.saturating_duration_since(began),
+            }),
+            _ => None,
+        };
+        self.endpoint.gates().release(grant, outcome, now).wake();
     }
 }
 
@@ -63,16 +215,27 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Takes a place behind all who wait.
+    /// Takes a place behind all who wait, or, in front, behind those who also went there.
     ///
     /// # Errors
-    /// A permit, where one is free by now and nobody waits for it.
-    pub(crate) fn enter(endpoint: Arc<Endpoint>, waker: &Waker) -> Result<Self, Permit> {
-        match endpoint
-            .permits
-            .enter(endpoint.settings.concurrency, CLASS_OF_ALL, waker)
-        {
-            Ok(slot) => Err(Permit { endpoint, slot }),
+    /// A permit, where one is to be had by now and nobody waits for it.
+    pub(crate) fn enter(
+        endpoint: Arc<Endpoint>,
+        waiting: Waiting,
+        now: Instant,
+        waker: &Waker,
+    ) -> Result<Self, Permit> {
+        let manner = Manner {
+            class: match waiting.goes_in_front {
+                true => CLASS_IN_FRONT,
+                false => CLASS_OF_ALL,
+            },
+            leaves_when_open: waiting.leaves_when_open,
+        };
+        let (entered, wakers) = endpoint.gates().enter(manner, now, waker);
+        wakers.wake();
+        match entered {
+            Ok(grant) => Err(Permit::new(endpoint, grant)),
             Err(place) => Ok(Self {
                 endpoint,
                 place: Some(place),
@@ -80,42 +243,42 @@ impl Queued {
         }
     }
 
-    /// The permit, where it is this call's turn; else `waker` is called when it comes to be. Pending for ever once it
-    /// was handed out.
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Permit> {
-        let Some(place) = self.place else {
-            return Poll::Pending;
-        };
-        self.endpoint.permits.poll(place, waker).map(|slot| {
-            self.place = None;
-            Permit {
-                endpoint: Arc::clone(&self.endpoint),
-                slot,
+    /// The permit, where it is this call's turn. Else what it waits for, and `waker` is called when that may have changed.
+    /// `None` once the permit was handed out.
+    pub(crate) fn poll(&mut self, now: Instant, waker: &Waker) -> Option<Result<Permit, Waits>> {
+        let place = self.place?;
+        let (turn, wakers) = self.endpoint.gates().poll(place, now, waker);
+        wakers.wake();
+        Some(match turn {
+            Turn::Granted(grant) => {
+                self.place = None;
+                Ok(Permit::new(Arc::clone(&self.endpoint), grant))
             }
+            Turn::Waits {
+                reason,
+                until,
+                ask_at,
+            } => Err(Waits {
+                reason,
+                until,
+                ask_at,
+            }),
         })
     }
 
     /// Takes permits from bodies that nobody has read for four quarters of the patience. To be called every quarter.
     pub(crate) fn sweep(&self, now: Instant, quarter: Duration) {
-        let limit = self.endpoint.settings.concurrency;
-        for waker in self.endpoint.permits.sweep(limit, now, quarter) {
-            waker.wake();
-        }
+        self.endpoint.gates().sweep(now, quarter).wake();
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take()
-            && let Some(waker) = self
-                .endpoint
-                .permits
-                .leave(place, self.endpoint.settings.concurrency)
-        {
-            waker.wake();
+        if let Some(place) = self.place.take() {
+            self.endpoint.gates().leave(place, Instant::now()).wake();
         }
     }
 }
 
-/// Every call waits behind those that came before it.
-const CLASS_OF_ALL: u8 = 0;
+const CLASS_IN_FRONT: u8 = 0;
+const CLASS_OF_ALL: u8 = 1;

@@ -8,7 +8,7 @@ use http::uri::{Authority, Scheme};
 use tokio::time::{Duration, Instant};
 
 use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
-use super::settings::Settings;
+use super::settings::{Part, Settings};
 use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
@@ -18,6 +18,11 @@ use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 /// There are at most
 /// 10 000 of these; beyond that the least used make room, and where all are in use further hosts share one overflow
 /// endpoint. Requests without an authority (origin form) share another one: the `Host` header is not looked at.
+///
+/// The gates before a host are those of all the layers that were built from it: breaker, cooldown, limit. They are one
+/// control with one queue. Whichever of the layers a call meets first admits it through all of them, keeps its permit and
+/// learns what came of it; the others see that and let it pass. So the layers can be stacked in any number and order, and
+/// a gate that nobody built is none.
 ///
 /// ```
 /// use tower_spatial::{EndpointSettings, Endpoints};
@@ -96,13 +101,28 @@ impl Endpoints {
         }
     }
 
-    /// How every endpoint is doing that is known now: the configured ones in their order, then the others in none.
-    pub fn snapshot(&self) -> Vec<EndpointSnapshot> {
+    /// A layer was built from it: from now on that gate stands before every host.
+    pub(crate) fn add(&self, part: Part) {
+        let registry = &*self.0;
+        registry.defaults.add(part);
+        let known = self.known();
+        for endpoint in &known {
+            endpoint.settings().add(part);
+            endpoint.adopt_settings();
+        }
+    }
+
+    fn known(&self) -> Vec<Arc<Endpoint>> {
         let registry = &*self.0;
         let shared = [&registry.no_authority, &registry.overflow];
         let mut endpoints: Vec<_> = registry.configured.iter().chain(shared).cloned().collect();
         endpoints.extend(registry.known().table.iter().cloned());
         endpoints
+    }
+
+    /// How every endpoint is doing that is known now: the configured ones in their order, then the others in none.
+    pub fn snapshot(&self) -> Vec<EndpointSnapshot> {
+        self.known()
             .iter()
             .map(|endpoint| endpoint.snapshot())
             .collect()

@@ -1,8 +1,11 @@
 use std::error::Error;
 use std::fmt;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::time::Duration;
+use load_control::{AdaptiveSettings, BreakerSettings, LimitSettings, LoadSettings};
+use tokio::time::{Duration, Instant};
 
 use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 
@@ -21,7 +24,9 @@ use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct EndpointSettings {
-    concurrency: Option<usize>,
+    limit: Option<Limit>,
+    breaker: Option<BreakerSettings>,
+    retry_after_max: Option<Duration>,
     queue_timeout: Option<Duration>,
     reader_patience: Option<Duration>,
     fresh: Expected,
@@ -37,7 +42,31 @@ impl EndpointSettings {
     /// How many answers may be in flight at once, bodies included: 1 to 65 535, by default 16.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
-        self.concurrency = Some(concurrency);
+        self.limit = Some(Limit::Fixed(concurrency));
+        self
+    }
+
+    /// As many answers in flight as the host can bear, found from its latency, instead of a fixed number: start and
+    /// ceiling 1 to 65 535, tolerance 1 to 10, a measurement at most once a second.
+    #[must_use]
+    pub fn adaptive(mut self, adaptive: AdaptiveSettings) -> Self {
+        self.limit = Some(Limit::Adaptive(adaptive));
+        self
+    }
+
+    /// What a [`CircuitBreakerLayer`](crate::CircuitBreakerLayer) goes by: a row of at least 1, times not zero, growth
+    /// at least 1, a share within 0 to 1.
+    #[must_use]
+    pub fn breaker(mut self, breaker: BreakerSettings) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
+    /// The longest pause a host can ask everybody for, by `Retry-After` to a
+    /// [`CooldownLayer`](crate::CooldownLayer); not zero, by default 300 s.
+    #[must_use]
+    pub fn retry_after_max(mut self, retry_after_max: Duration) -> Self {
+        self.retry_after_max = Some(retry_after_max);
         self
     }
 
@@ -84,16 +113,25 @@ impl EndpointSettings {
         endpoint: Option<&str>,
         defaults: &Settings,
     ) -> Result<Settings, EndpointsError> {
-        let concurrency = match self.concurrency {
-            None => defaults.concurrency,
-            Some(n) => u16::try_from(n).ok().filter(|n| *n > 0).ok_or_else(|| {
-                EndpointsError::new(
-                    endpoint,
-                    "concurrency",
-                    format!("{n} is out of range, expected 1 to 65535"),
-                )
-            })?,
+        let refuse = |setting, problem: String| EndpointsError::new(endpoint, setting, problem);
+        let number = |setting, n: usize| {
+            let n = u16::try_from(n).ok().filter(|n| *n > 0);
+            n.ok_or(setting)
         };
+        let limit = match &self.limit {
+            None => defaults.limit.clone(),
+            Some(Limit::Fixed(n)) => Limit::Fixed(usize::from(number("concurrency", *n).map_err(
+                |setting| refuse(setting, format!("{n} is out of range, expected 1 to 65535")),
+            )?)),
+            Some(Limit::Adaptive(adaptive)) => {
+                checked_adaptive(adaptive)
+                    .map_err(|(setting, problem)| refuse(setting, problem))?;
+                Limit::Adaptive(in_step(adaptive))
+            }
+        };
+        if let Some(breaker) = &self.breaker {
+            checked_breaker(breaker).map_err(|problem| refuse("breaker", problem))?;
+        }
         let duration = |setting, value: Option<Duration>, default| match value {
             Some(Duration::ZERO) => Err(EndpointsError::new(
                 endpoint,
@@ -103,7 +141,19 @@ impl EndpointSettings {
             value => Ok(value.unwrap_or(default)),
         };
         Ok(Settings {
-            concurrency,
+            limit,
+            breaker: self
+                .breaker
+                .clone()
+                .unwrap_or_else(|| defaults.breaker.clone()),
+            retry_after_max: duration(
+                "retry_after_max",
+                self.retry_after_max,
+                defaults.retry_after_max,
+            )?,
+            gates: AtomicU8::new(defaults.gates.load(Ordering::Relaxed)),
+            load: Default::default(),
+            epoch: defaults.epoch,
             queue_timeout: duration("queue_timeout", self.queue_timeout, defaults.queue_timeout)?,
             reader_patience: duration(
                 "reader_patience",
@@ -181,24 +231,184 @@ impl fmt::Display for EndpointsError {
 
 impl Error for EndpointsError {}
 
-/// Settings with every value known.
-#[derive(Clone, Debug)]
+/// How the limit on what is in flight comes about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Limit {
+    /// 1 to 65 535 once resolved.
+    Fixed(usize),
+    Adaptive(AdaptiveSettings),
+}
+
+/// Settings with every value known, and which gates there are.
+#[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) concurrency: u16,
+    pub(crate) limit: Limit,
+    pub(crate) breaker: BreakerSettings,
+    pub(crate) retry_after_max: Duration,
     pub(crate) queue_timeout: Duration,
     pub(crate) reader_patience: Duration,
     pub(crate) fresh: Expected,
     pub(crate) cache_busting: Option<Parameter>,
+    gates: AtomicU8,
+    /// By which of the three gates there are.
+    load: [OnceLock<Arc<LoadSettings>>; 8],
+    /// Stands for the time where nothing depends on it.
+    epoch: Instant,
+}
+
+/// A layer that has been built from an [`Endpoints`](super::Endpoints).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Breaker = 1,
+    Cooldown = 2,
+    Limit = 4,
+    Rate = 8,
+}
+
+impl Settings {
+    /// From now on there is that gate too.
+    pub(super) fn add(&self, part: Part) {
+        let mut gates = self.gates.load(Ordering::Relaxed) | part as u8;
+        let learning = Part::Breaker as u8 | Part::Cooldown as u8;
+        let is_adaptive = matches!(self.limit, Limit::Adaptive(_));
+        if gates & learning != 0 || is_adaptive && gates & Part::Limit as u8 != 0 {
+            gates |= LEARNS;
+        }
+        if (gates & ADMITTING).count_ones() > 1 {
+            gates |= SHARED;
+        }
+        self.gates.fetch_or(gates, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, part: Part) -> bool {
+        self.gates.load(Ordering::Relaxed) & part as u8 != 0
+    }
+
+    /// Whether anything depends on what comes of a call and when.
+    #[inline]
+    pub(crate) fn learns(&self) -> bool {
+        self.gates.load(Ordering::Relaxed) & LEARNS != 0
+    }
+
+    /// Whether more than one layer could admit a call.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.gates.load(Ordering::Relaxed) & SHARED != 0
+    }
+
+    /// The time, or where nothing depends on it, some instant.
+    #[inline]
+    pub(super) fn now(&self) -> Instant {
+        match self.learns() {
+            true => Instant::now(),
+            false => self.epoch,
+        }
+    }
+
+    pub(super) fn load(&self) -> Arc<LoadSettings> {
+        let gates = self.gates.load(Ordering::Relaxed) & ADMITTING;
+        let has = |part| gates & part as u8 != 0;
+        let made = self.load[usize::from(gates)].get_or_init(|| {
+            Arc::new(LoadSettings {
+                breaker: has(Part::Breaker).then(|| self.breaker.clone()),
+                retry_after_max: match has(Part::Cooldown) {
+                    true => self.retry_after_max,
+                    false => Duration::ZERO,
+                },
+                limit: match &self.limit {
+                    _ if !has(Part::Limit) => LimitSettings::Unlimited,
+                    Limit::Fixed(limit) => {
+                        LimitSettings::Fixed(u32::try_from(*limit).unwrap_or(u32::MAX))
+                    }
+                    Limit::Adaptive(adaptive) => LimitSettings::Adaptive(adaptive.clone()),
+                },
+                retry_tokens: has(Part::Breaker),
+            })
+        });
+        Arc::clone(made)
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            concurrency: 16,
+            limit: Limit::Fixed(16),
+            breaker: BreakerSettings::default(),
+            retry_after_max: Duration::from_secs(300),
             queue_timeout: Duration::from_secs(600),
             reader_patience: Duration::from_secs(30),
             fresh: Expected::default(),
             cache_busting: None,
+            gates: AtomicU8::new(0),
+            load: Default::default(),
+            epoch: Instant::now(),
         }
     }
 }
+
+fn checked_adaptive(adaptive: &AdaptiveSettings) -> Result<(), (&'static str, String)> {
+    let range = 1..=u32::from(u16::MAX);
+    for (what, n) in [("start", adaptive.start), ("ceiling", adaptive.ceiling)] {
+        if !range.contains(&n) {
+            let problem = format!("{what} {n} is out of range, expected 1 to 65535");
+            return Err(("adaptive", problem));
+        }
+    }
+    let (tolerance, every) = (adaptive.tolerance, adaptive.measure_every);
+    if !(1.0..=10.0).contains(&tolerance) {
+        let problem = format!("tolerance {tolerance} is out of range, expected 1 to 10");
+        return Err(("adaptive", problem));
+    }
+    if every < Duration::from_secs(1) {
+        let problem = format!("measure_every {every:?} is too short, expected 1s or more");
+        return Err(("adaptive", problem));
+    }
+    Ok(())
+}
+
+fn checked_breaker(breaker: &BreakerSettings) -> Result<(), String> {
+    if breaker.row == 0 {
+        return Err("row: zero, expected at least 1".to_owned());
+    }
+    for (what, time) in [
+        ("open", breaker.open),
+        ("open_cap", breaker.open_cap),
+        ("lease", breaker.lease),
+    ] {
+        if time.is_zero() {
+            return Err(format!("{what}: zero, expected a time greater than zero"));
+        }
+    }
+    if breaker.growth.is_nan() || breaker.growth < 1.0 {
+        return Err(format!("growth: {}, expected 1 or more", breaker.growth));
+    }
+    if let Some(rate) = breaker.failure_rate {
+        if !(0.0..=1.0).contains(&rate.share) {
+            return Err(format!("share: {}, expected 0 to 1", rate.share));
+        }
+        if rate.window.is_zero() {
+            return Err("window: zero, expected a time greater than zero".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Processes that were not told otherwise measure at full multiples of the wall clock, and so together.
+fn in_step(adaptive: &AdaptiveSettings) -> AdaptiveSettings {
+    let mut adaptive = adaptive.clone();
+    adaptive.start = adaptive.start.min(adaptive.ceiling);
+    if adaptive.measure_in_step_with.is_none() {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let every = adaptive.measure_every.as_nanos().max(1);
+        let into = since_epoch.unwrap_or_default().as_nanos() % every;
+        let into = Duration::from_nanos(u64::try_from(into).unwrap_or_default());
+        adaptive.measure_in_step_with = Instant::now().checked_sub(into).map(Instant::into_std);
+    }
+    adaptive
+}
+
+/// The parts that admit calls.
+const ADMITTING: u8 = 7;
+const SHARED: u8 = 0x40;
+const LEARNS: u8 = 0x80;

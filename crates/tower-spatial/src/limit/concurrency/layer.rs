@@ -3,8 +3,10 @@ use std::sync::Arc;
 use tokio::time::Duration;
 use tower_layer::Layer;
 
-use super::ConcurrencyLimit;
-use crate::call::{EndpointSettings, Endpoints, EndpointsError};
+use super::{ConcurrencyLimit, PermitScope};
+use crate::AdaptiveSettings;
+use crate::call::{EndpointSettings, Endpoints, EndpointsError, Part};
+use crate::gate::{Gate, Options};
 
 /// Limits the answers in flight at each host; see the [module](super).
 ///
@@ -28,36 +30,12 @@ pub struct ConcurrencyLimitLayer {
     options: Options,
 }
 
-/// What ends a permit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PermitScope {
-    /// The end of the response's body: read to its end, failed, or dropped.
-    #[default]
-    Body,
-    /// The response's head.
-    Head,
-}
-
-/// What layer and service share.
-#[derive(Clone, Debug)]
-pub(super) struct Options {
-    pub(super) endpoints: Endpoints,
-    pub(super) queue_timeout: Option<Duration>,
-    pub(super) reader_patience: Option<Duration>,
-    pub(super) permit_scope: PermitScope,
-}
-
 impl ConcurrencyLimitLayer {
     /// Limits, timeouts and state by endpoint. Everything built from the same [`Endpoints`] shares them.
     pub fn new(endpoints: Endpoints) -> Self {
+        endpoints.add(Part::Limit);
         Self {
-            options: Options {
-                endpoints,
-                queue_timeout: None,
-                reader_patience: None,
-                permit_scope: PermitScope::default(),
-            },
+            options: Options::new(endpoints),
         }
     }
 
@@ -66,6 +44,39 @@ impl ConcurrencyLimitLayer {
     pub fn per_host(limit: usize) -> Self {
         let limit = limit.clamp(1, usize::from(u16::MAX));
         Self::try_per_host(limit).unwrap_or_else(|_| Self::new(Endpoints::default()))
+    }
+
+    /// As many answers in flight at each host as it can bear, found from how long they take: it starts at 4 and goes up
+    /// to a ceiling, by default 64. Settings that make no sense are taken as the nearest that do;
+    /// [`EndpointSettings::adaptive`] refuses them.
+    ///
+    /// A ceiling that is too high costs little; one of half of what the host can bear costs half of its throughput. Where
+    /// its number of cores is known, that is a good one.
+    ///
+    /// ```
+    /// use tower_spatial::{AdaptiveSettings, ConcurrencyLimitLayer};
+    ///
+    /// let layer = ConcurrencyLimitLayer::adaptive(AdaptiveSettings {
+    ///     ceiling: 16,
+    ///     ..AdaptiveSettings::default()
+    /// });
+    /// ```
+    pub fn adaptive(adaptive: AdaptiveSettings) -> Self {
+        let range = |n: u32| n.clamp(1, u32::from(u16::MAX));
+        let adaptive = AdaptiveSettings {
+            start: range(adaptive.start),
+            ceiling: range(adaptive.ceiling),
+            tolerance: match adaptive.tolerance {
+                tolerance if tolerance.is_nan() => AdaptiveSettings::default().tolerance,
+                tolerance => tolerance.clamp(1.0, 10.0),
+            },
+            measure_every: adaptive.measure_every.max(Duration::from_secs(1)),
+            ..adaptive
+        };
+        Endpoints::builder()
+            .defaults(EndpointSettings::new().adaptive(adaptive))
+            .build()
+            .map_or_else(|_| Self::new(Endpoints::default()), Self::new)
     }
 
     /// As [`per_host`](Self::per_host), for numbers from elsewhere.
@@ -118,6 +129,8 @@ impl<S> Layer<S> for ConcurrencyLimitLayer {
     type Service = ConcurrencyLimit<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ConcurrencyLimit::new(inner, Arc::new(self.options.clone()))
+        ConcurrencyLimit {
+            gate: Gate::new(inner, Arc::new(self.options.clone())),
+        }
     }
 }

@@ -60,16 +60,11 @@
 //! [`EndpointSnapshot::reclaimed`]: crate::EndpointSnapshot::reclaimed
 //! [`Endpoints`]: crate::Endpoints
 
-mod body;
-mod error;
-mod future;
 mod layer;
 mod service;
 
-pub use body::ResponseBody;
-pub use error::QueueTimeout;
-pub use future::ResponseFuture;
-pub use layer::{ConcurrencyLimitLayer, PermitScope};
+pub use crate::gate::{PermitScope, QueueTimeout, ResponseBody, ResponseFuture};
+pub use layer::ConcurrencyLimitLayer;
 pub use service::ConcurrencyLimit;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_test::mock;
 
 use super::*;
-use crate::{Deadline, EndpointSettings, EndpointSnapshot, Endpoints, call};
+use crate::{BreakerState, Deadline, EndpointSettings, EndpointSnapshot, Endpoints, call};
 
 const TILE: &str = "http://tiles.example/1/2/3.png";
 const OTHER: &str = "http://other.example/1/2/3.png";
@@ -445,7 +445,8 @@ async fn the_calls_context_learns_when_it_was_admitted() {
     });
     let started = Instant::now();
     client.call(request).await.unwrap();
-    assert_eq!(context.admitted(), Some(started + Duration::from_secs(3)));
+    let three_seconds_later = started + Duration::from_secs(3);
+    assert_eq!(context.started_or(started), three_seconds_later);
 }
 
 #[tokio::test(start_paused = true)]
@@ -592,6 +593,12 @@ fn quiet(uri: &str, limit: usize) -> EndpointSnapshot {
         queued: 0,
         unread_bodies: 0,
         reclaimed: 0,
+        breaker: BreakerState::Closed,
+        cooldown: None,
+        closed_for: Duration::ZERO,
+        trips: 0,
+        probes: 0,
+        baseline: None,
     }
 }
 

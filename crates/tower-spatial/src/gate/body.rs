@@ -43,6 +43,10 @@ impl<B: Body> Body for ResponseBody<B> {
             match &polled {
                 Poll::Pending => permit.awaiting(),
                 Poll::Ready(Some(Ok(_))) if !this.inner.is_end_stream() => permit.read(),
+                Poll::Ready(Some(Err(_))) => {
+                    permit.broke_off();
+                    *this.permit = None;
+                }
                 Poll::Ready(_) => *this.permit = None,
             }
         }

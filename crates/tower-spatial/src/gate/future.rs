@@ -1,0 +1,461 @@
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::{Extensions, Request, Response};
+use http_body::Body;
+use load_control::Reason;
+use pin_project_lite::pin_project;
+use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tower::BoxError;
+use tower_service::Service;
+
+use super::body::{ResponseBody, hand_over};
+use super::error::For;
+use super::outcome::report;
+use super::{CircuitOpen, OnOpen, Options, QueueTimeout};
+use crate::call::{self, Deadline, Endpoint, Part, Permit, Queued, Waiting, latest_start};
+
+pin_project! {
+    /// Waits for a permit, calls, and hands the permit to the body.
+    pub struct ResponseFuture<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        #[pin]
+        pub(super) state: State<S, B>,
+        pub(super) until_body_ends: bool,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    pub(super) enum State<S, B>
+    where
+        S: Service<Request<B>>,
+    {
+        Called {
+            // Dropped before the permit, which thus outlives the call.
+            #[pin]
+            call: S::Future,
+            permit: Option<Permit>,
+            called: Called,
+        },
+        // Boxed: it holds request and service, and most calls never wait.
+        Admission { admission: Pin<Box<Admission<S, B>>> },
+        Refused { error: Option<BoxError> },
+    }
+}
+
+/// Where the permit of a call is that is not with it.
+#[derive(Debug, Default)]
+pub(super) struct Called {
+    /// A layer further inside may give it back and get another.
+    pub(super) lent_to: Option<Arc<call::Context>>,
+}
+
+impl Called {
+    fn take_back(&mut self) -> Option<Permit> {
+        self.lent_to.take()?.permit().take()
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        drop(self.take_back());
+    }
+}
+
+impl<S, B> ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    pub(super) fn admission(admission: Admission<S, B>, until_body_ends: bool) -> Self {
+        Self {
+            state: State::Admission {
+                admission: Box::pin(admission),
+            },
+            until_body_ends,
+        }
+    }
+
+    pub(super) fn refused(error: BoxError) -> Self {
+        Self {
+            state: State::Refused { error: Some(error) },
+            until_body_ends: false,
+        }
+    }
+}
+
+impl<S, B, R> Future for ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: Body,
+{
+    type Output = Result<Response<ResponseBody<R>>, BoxError>;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let (permit, mut request, mut service) = match this.state.as_mut().project() {
+                StateProjection::Called {
+                    permit,
+                    call,
+                    called,
+                } => {
+                    let polled = call.poll(cx);
+                    let Poll::Ready(result) = polled else {
+                        return Poll::Pending;
+                    };
+                    // Taken on every path: a future that is kept after it has ended holds no permit.
+                    let mut permit = permit.take().or_else(|| called.take_back());
+                    return Poll::Ready(match result {
+                        Ok(response) => {
+                            if let Some(permit) = &mut permit {
+                                report(permit, Ok(&response));
+                            }
+                            if !*this.until_body_ends {
+                                permit = None;
+                            }
+                            let permit = hand_over(permit, response.body());
+                            Ok(response.map(|inner| ResponseBody { inner, permit }))
+                        }
+                        Err(error) => {
+                            let error = error.into();
+                            if let Some(permit) = &mut permit {
+                                report::<R>(permit, Err(&error));
+                            }
+                            Err(error)
+                        }
+                    });
+                }
+                StateProjection::Admission { admission } => ready!(admission.as_mut().poll(cx))?,
+                StateProjection::Refused { error } => {
+                    return match error.take() {
+                        Some(error) => Poll::Ready(Err(error)),
+                        // Polled again after it has ended, which nobody may do.
+                        None => Poll::Pending,
+                    };
+                }
+            };
+            let (permit, called) = match permit {
+                Some(mut permit) => {
+                    let called = Called::begin(&mut permit, &mut request);
+                    (called.keep(permit), called)
+                }
+                None => (None, Called::default()),
+            };
+            let call = service.call(request);
+            this.state.set(State::Called {
+                permit,
+                call,
+                called,
+            });
+        }
+    }
+}
+
+impl<S, B> fmt::Debug for ResponseFuture<S, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// A call on its way to the service below: in the queue, then until that is ready.
+    pub(super) struct Admission<S, B> {
+        step: Step,
+        endpoint: Arc<Endpoint>,
+        // Both until it is admitted.
+        call: Option<(Request<B>, S)>,
+        queue_timeout: Duration,
+        // A quarter of the reader's patience.
+        quarter: Duration,
+        on_open: OnOpen,
+        entered: Option<Entered>,
+        #[pin]
+        sleep: Option<Sleep>,
+    }
+}
+
+enum Step {
+    New,
+    /// A retry for which there was no token.
+    Held {
+        until: Instant,
+    },
+    Enter,
+    Queued(Queued),
+    /// Without a permit where another layer has it.
+    Admitted(Option<Permit>),
+    Ended,
+}
+
+#[derive(Clone, Copy)]
+struct Entered {
+    at: Instant,
+    /// For how long in all the host had been closed.
+    closed_before: Duration,
+    next_sweep: Instant,
+}
+
+impl<S, B> Admission<S, B> {
+    /// There was no permit for `request`.
+    pub(super) fn queue(
+        endpoint: Arc<Endpoint>,
+        service: S,
+        request: Request<B>,
+        options: &Options,
+    ) -> Self {
+        let settings = endpoint.settings();
+        let patience = options.reader_patience.unwrap_or(settings.reader_patience);
+        Self {
+            queue_timeout: options.queue_timeout.unwrap_or(settings.queue_timeout),
+            quarter: (patience / 4).clamp(SHORTEST_QUARTER, FAR),
+            on_open: options.on_open,
+            step: Step::New,
+            endpoint,
+            call: Some((request, service)),
+            entered: None,
+            sleep: None,
+        }
+    }
+
+    /// There was, or it needs none, but `service` is not ready.
+    pub(super) fn ready(
+        endpoint: Arc<Endpoint>,
+        permit: Option<Permit>,
+        service: S,
+        request: Request<B>,
+        options: &Options,
+    ) -> Self {
+        Self {
+            step: Step::Admitted(permit),
+            ..Self::queue(endpoint, service, request, options)
+        }
+    }
+
+    /// The permit and the service, which is ready, for the request.
+    #[allow(clippy::type_complexity)]
+    fn poll(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(Option<Permit>, Request<B>, S), BoxError>>
+    where
+        S: Service<Request<B>>,
+        S::Error: Into<BoxError>,
+    {
+        let mut this = self.project();
+        let Some((request, service)) = this.call.as_mut() else {
+            return Poll::Pending;
+        };
+        let mut now = Instant::now();
+        let endpoint: &Arc<Endpoint> = this.endpoint;
+        let context = call::Context::of(request.extensions());
+        let parks = context.is_some_and(|context| context.parks());
+        let entered = this.entered.get_or_insert_with(|| Entered {
+            at: now,
+            closed_before: match parks {
+                true => endpoint.closed_for(now),
+                false => Duration::ZERO,
+            },
+            next_sweep: now,
+        });
+        loop {
+            let for_what;
+            let mut known_until = None;
+            let mut ask_at = None;
+            let mut stands_still = false;
+            match this.step {
+                Step::New => {
+                    let hold = hold(endpoint, context);
+                    *this.step = match hold.is_zero() {
+                        true => Step::Enter,
+                        false => Step::Held { until: now + hold },
+                    };
+                    continue;
+                }
+                Step::Held { until } if *until <= now => {
+                    *this.step = Step::Enter;
+                    continue;
+                }
+                Step::Held { until } => {
+                    for_what = For::RetryToken;
+                    known_until = Some(*until);
+                    ask_at = Some(*until);
+                }
+                Step::Enter => {
+                    let failures = context.map_or(0, |context| context.failures());
+                    let waiting = Waiting {
+                        goes_in_front: (1..=IN_FRONT).contains(&failures),
+                        leaves_when_open: *this.on_open == OnOpen::Fail,
+                    };
+                    let endpoint = Arc::clone(endpoint);
+                    *this.step = match Queued::enter(endpoint, waiting, now, cx.waker()) {
+                        Ok(queued) => Step::Queued(queued),
+                        Err(permit) => Step::Admitted(Some(permit)),
+                    };
+                    continue;
+                }
+                Step::Queued(queued) => {
+                    if entered.next_sweep <= now {
+                        queued.sweep(now, *this.quarter);
+                        entered.next_sweep = now + *this.quarter;
+                    }
+                    match queued.poll(now, cx.waker()) {
+                        None => return Poll::Pending,
+                        Some(Ok(permit)) => {
+                            *this.step = Step::Admitted(Some(permit));
+                            continue;
+                        }
+                        Some(Err(waits)) => {
+                            let is_open = matches!(
+                                waits.reason,
+                                Reason::Open | Reason::Held | Reason::Probing
+                            );
+                            if is_open && *this.on_open == OnOpen::Fail {
+                                *this.step = Step::Ended;
+                                return Poll::Ready(Err(circuit_open(
+                                    endpoint,
+                                    waits.reason,
+                                    waits.until,
+                                )));
+                            }
+                            for_what = For::of(waits.reason, waits.until, now);
+                            if waits.reason != Reason::Limit {
+                                stands_still = parks;
+                                if let Some(context) = context {
+                                    context.start(now, endpoint);
+                                }
+                            }
+                            if matches!(waits.reason, Reason::Open | Reason::Cooldown) {
+                                known_until = waits.until;
+                            }
+                            ask_at = waits.ask_at;
+                        }
+                    }
+                }
+                Step::Admitted(_) => match service.poll_ready(cx) {
+                    Poll::Ready(Ok(())) => break,
+                    Poll::Ready(Err(error)) => {
+                        *this.step = Step::Ended;
+                        return Poll::Ready(Err(error.into()));
+                    }
+                    Poll::Pending => for_what = For::Ready,
+                },
+                Step::Ended => return Poll::Pending,
+            }
+            let parked = match parks {
+                true => endpoint
+                    .closed_for(now)
+                    .saturating_sub(entered.closed_before),
+                false => Duration::ZERO,
+            };
+            let queue_end = entered.at + (*this.queue_timeout).min(FAR) + parked.min(FAR);
+            let budget_end = context.and_then(|context| context.budget_end(now));
+            let end = budget_end.map_or(queue_end, |budget_end| budget_end.min(queue_end));
+            let deadline = Deadline::of(request.extensions());
+            let is_over = end <= now
+                || deadline.is_some_and(|deadline| deadline <= now)
+                || known_until.is_some_and(|until| {
+                    !parks && until > end || deadline.is_some_and(|deadline| until > deadline)
+                });
+            if is_over {
+                // Made before its own permit is given back.
+                let error = QueueTimeout::new(endpoint, now - entered.at, for_what);
+                *this.step = Step::Ended;
+                return Poll::Ready(Err(error.into()));
+            }
+            // While the host is closed a budget that parks moves on with the time: looking every quarter is enough.
+            let mut wake_at = match stands_still {
+                true => end.max(entered.next_sweep),
+                false => end,
+            };
+            if let Step::Queued(_) = this.step {
+                wake_at = wake_at.min(entered.next_sweep);
+            }
+            for sooner in [deadline, ask_at].into_iter().flatten() {
+                wake_at = wake_at.min(sooner);
+            }
+            match this.sleep.as_mut().as_pin_mut() {
+                None => this.sleep.set(Some(sleep_until(wake_at))),
+                Some(sleep) if sleep.deadline() != wake_at => sleep.reset(wake_at),
+                Some(_) => {}
+            }
+            if let Some(sleep) = this.sleep.as_mut().as_pin_mut() {
+                ready!(sleep.poll(cx));
+                now = Instant::now();
+            }
+        }
+        let call = this.call.take();
+        let (Step::Admitted(permit), Some((request, service))) =
+            (mem::replace(this.step, Step::Ended), call)
+        else {
+            return Poll::Pending;
+        };
+        if permit.is_some() {
+            admit(request.extensions(), endpoint, Some(entered.at))?;
+        }
+        Poll::Ready(Ok((permit, request, service)))
+    }
+}
+
+/// How long a retry has to wait because too many calls are being repeated.
+fn hold(endpoint: &Endpoint, context: Option<&Arc<call::Context>>) -> Duration {
+    if !endpoint.settings().has(Part::Breaker) || context.is_none_or(|one| one.failures() == 0) {
+        return Duration::ZERO;
+    }
+    endpoint.spend_retry_token()
+}
+
+#[cold]
+pub(super) fn circuit_open(
+    endpoint: &Endpoint,
+    reason: Reason,
+    until: Option<Instant>,
+) -> BoxError {
+    let until = until.filter(|_| reason == Reason::Open);
+    Box::new(CircuitOpen::new(endpoint, until))
+}
+
+/// The last look at the clocks before the call; where the call has none, none is read.
+///
+/// # Errors
+/// Where it is too late to start.
+#[inline]
+pub(super) fn admit(
+    extensions: &Extensions,
+    endpoint: &Arc<Endpoint>,
+    entered: Option<Instant>,
+) -> Result<(), QueueTimeout> {
+    if extensions.is_empty() {
+        return Ok(());
+    }
+    let context = call::Context::of(extensions);
+    if context.is_none() && Deadline::of(extensions).is_none() {
+        return Ok(());
+    }
+    let now = Instant::now();
+    if let Some(context) = context {
+        context.start(now, endpoint);
+    }
+    if latest_start(extensions, now).is_some_and(|latest| latest < now) {
+        let waited = entered.map_or(Duration::ZERO, |entered| now - entered);
+        return Err(QueueTimeout::new(endpoint, waited, For::Permit));
+    }
+    Ok(())
+}
+
+/// The first repeats of a call go in front: it has waited before.
+const IN_FRONT: usize = 3;
+const SHORTEST_QUARTER: Duration = Duration::from_millis(1);
+/// Thirty years: an instant that far away can be told on every platform.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

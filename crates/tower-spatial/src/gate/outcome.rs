@@ -1,0 +1,90 @@
+use std::time::SystemTime;
+
+use http::{Response, header::AGE};
+use load_control::Outcome as Load;
+use service_exception::ServiceException;
+use tower::BoxError;
+
+use crate::call::{Cause, Outcome, Part, Permit, Verdict};
+use crate::exception::ServiceExceptionError;
+use crate::find;
+use crate::retry::RetryAfter;
+
+/// Tells the gates what an answer's head says.
+#[inline]
+pub(super) fn report<R>(permit: &mut Permit, result: Result<&Response<R>, &BoxError>) {
+    if !permit.reports() {
+        return;
+    }
+    match result {
+        Ok(response)
+            if response.status().is_success()
+                && response.extensions().get::<ServiceException>().is_none() =>
+        {
+            // What a cache kept says nothing about how fast the host is.
+            permit.succeeded(!response.headers().contains_key(AGE));
+        }
+        Ok(response) => report_answer(permit, response),
+        Err(error) => report_error(permit, error),
+    }
+}
+
+#[cold]
+fn report_answer<R>(permit: &mut Permit, response: &Response<R>) {
+    let (status, headers) = (response.status(), response.headers());
+    let outcome = Outcome::of_head(status, headers, response.extensions(), &[]);
+    let exception = response.extensions().get::<ServiceException>();
+    if outcome.verdict() == Verdict::Throttled
+        && response.extensions().get::<KeyPaused>().is_none()
+        && permit.endpoint().settings().has(Part::Cooldown)
+    {
+        let now = SystemTime::now();
+        let hint = RetryAfter::read(headers, now)
+            .map(RetryAfter::duration)
+            .or_else(|| exception.and_then(|exception| exception.pause(now)));
+        hint.into_iter().for_each(|hint| permit.hint(hint));
+    }
+    tell(permit, &outcome);
+}
+
+#[cold]
+fn report_error(permit: &mut Permit, error: &BoxError) {
+    let outcome = Outcome::of_error(error);
+    if outcome.verdict() == Verdict::Throttled
+        && let Some(found) = find::<ServiceExceptionError>(error)
+        && permit.endpoint().settings().has(Part::Cooldown)
+    {
+        let now = SystemTime::now();
+        let hint = RetryAfter::read(&found.parts().headers, now)
+            .map(RetryAfter::duration)
+            .or_else(|| found.exception().pause(now));
+        hint.into_iter().for_each(|hint| permit.hint(hint));
+    }
+    tell(permit, &outcome);
+}
+
+/// What an outcome says about the host.
+fn tell(permit: &mut Permit, outcome: &Outcome) {
+    let nothing = Load::Cancelled {
+        after: std::time::Duration::ZERO,
+    };
+    permit.failed(match (outcome.verdict(), outcome.cause()) {
+        (Verdict::Success, _) => return permit.succeeded(false),
+        // A request that is wrong was answered by a host that works. An error that nobody knows says nothing of it.
+        (Verdict::Permanent, Cause::Status(_) | Cause::Exception { .. }) => {
+            Load::Success { latency: None }
+        }
+        (Verdict::Permanent, Cause::Tls) => Load::Unavailable { refused: false },
+        (Verdict::Permanent, _) => nothing,
+        // Its connection was gone before: the next one may find the host well.
+        (_, Cause::NotSent | Cause::NotAdmitted | Cause::CircuitOpen) => nothing,
+        (Verdict::Transient, Cause::Refused) => Load::Unavailable { refused: true },
+        (Verdict::Transient, _) => Load::Unavailable { refused: false },
+        (Verdict::Throttled, _) => Load::Throttled,
+        (Verdict::Ambiguous, _) => Load::Neutral,
+    });
+}
+
+/// In the extensions of a throttled answer: the pause is that of the request's key, not of its endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyPaused;
