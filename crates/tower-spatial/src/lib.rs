@@ -1,9 +1,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tower middleware that gives any tower-based HTTP client spatial-aware retries.
 //!
-//! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), tower's `RetryLayer` with a
-//! [`RetryPolicy`](retry::RetryPolicy), [`FreshnessLayer`](verify::freshness::FreshnessLayer), [`ConcurrencyLimitLayer`],
-//! [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
+//! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), [`StaggerLayer`](stagger::StaggerLayer), tower's
+//! `RetryLayer` with a [`RetryPolicy`](retry::RetryPolicy), [`FreshnessLayer`](verify::freshness::FreshnessLayer),
+//! [`ConcurrencyLimitLayer`], [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
 //! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
 //! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
 //! `client-hyper` and `reqwest`).
@@ -20,6 +20,7 @@ pub mod limit;
 pub mod replay;
 pub mod retry;
 mod size_hint;
+pub mod stagger;
 pub mod timeout;
 pub mod verify;
 

@@ -7,5 +7,6 @@ mod freshness;
 mod hostile;
 mod replay;
 mod retry;
+mod stagger;
 mod support;
 mod whole;
