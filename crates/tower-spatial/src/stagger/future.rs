@@ -99,7 +99,8 @@ impl<S, B> Delayed<S, B> {
         let at = now + wait;
         let until = at + LONGEST_UNREADY;
         Self {
-            until: latest_start(request.extensions()).map_or(until, |latest| latest.min(until)),
+            until: latest_start(request.extensions(), now)
+                .map_or(until, |latest| latest.min(until)),
             service,
             request: Some(request),
             is_time: false,

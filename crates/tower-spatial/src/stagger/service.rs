@@ -54,7 +54,7 @@ where
             // The service below was not asked whether it is ready, also where the window has ended since.
             Some(end) => {
                 let now = Instant::now();
-                let latest = latest_start(request.extensions());
+                let latest = latest_start(request.extensions(), now);
                 let wait = share(now, end, latest).mul_f64(rand::rng().random());
                 let fresh = self.inner.clone();
                 let service = mem::replace(&mut self.inner, fresh);
