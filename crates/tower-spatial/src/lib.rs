@@ -27,7 +27,7 @@ pub mod verify;
 pub use breaker::{CircuitBreaker, CircuitBreakerLayer, CircuitOpen, OnOpen};
 pub use call::{
     BreakerState, Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints,
-    EndpointsBuilder, EndpointsError, Latency,
+    EndpointsBuilder, EndpointsError, EndpointsState, Latency,
 };
 pub use cooldown::{Cooldown, CooldownLayer};
 pub use limit::concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, PermitScope, QueueTimeout};

@@ -13,7 +13,7 @@ pub use context::Deadline;
 pub(crate) use context::{Clock, Context, is_admitted, latest_start, mark_admitted};
 pub use endpoint::{
     BreakerState, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,
-    EndpointsError, Latency,
+    EndpointsError, EndpointsState, Latency,
 };
 pub(crate) use endpoint::{Kind, Part, Permit, Queued, Waiting};
 pub(crate) use outcome::chain;

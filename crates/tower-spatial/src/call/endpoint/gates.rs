@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use load_control::{
-    Admission, Decision, Gate, LoadControl, LoadSettings, Outcome, Reason, Snapshot, Wait,
+    Admission, Decision, Gate, LoadControl, LoadSettings, Outcome, Reason, Snapshot,
+    UnknownVersion, Wait,
 };
 use tokio::time::{Duration, Instant};
 
@@ -355,6 +356,25 @@ impl Gates {
         }
         self.advance(state, now, &mut wakers);
         (done, wakers)
+    }
+
+    /// Goes by what another process has learnt, unless calls are on their way already.
+    ///
+    /// # Errors
+    /// Where that process knew more or less than this one.
+    pub(super) fn import(
+        &self,
+        settings: Arc<LoadSettings>,
+        now: Instant,
+        state: &load_control::State,
+        age: Duration,
+    ) -> Result<(), UnknownVersion> {
+        let imported = LoadControl::import(settings, now.into_std(), state, age)?;
+        let mut held = self.lock();
+        if held.control.in_flight() == 0 && held.queue.is_none() {
+            held.control = imported;
+        }
+        Ok(())
     }
 
     /// What is read of the load control.

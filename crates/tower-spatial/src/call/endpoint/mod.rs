@@ -10,9 +10,11 @@ mod host;
 mod permit;
 mod registry;
 mod settings;
+mod state;
 
 pub use registry::{Endpoints, EndpointsBuilder};
 pub use settings::{EndpointSettings, EndpointsError};
+pub use state::EndpointsState;
 
 use gates::Gates;
 pub(crate) use heads::{Heads, Kind};

@@ -112,12 +112,28 @@ impl Endpoints {
         }
     }
 
-    fn known(&self) -> Vec<Arc<Endpoint>> {
+    pub(super) fn known(&self) -> Vec<Arc<Endpoint>> {
         let registry = &*self.0;
         let shared = [&registry.no_authority, &registry.overflow];
         let mut endpoints: Vec<_> = registry.configured.iter().chain(shared).cloned().collect();
         endpoints.extend(registry.known().table.iter().cloned());
         endpoints
+    }
+
+    /// The endpoint of this [name](Endpoint::name), made where it is a host and port that no setting names.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Endpoint>> {
+        let registry = &*self.0;
+        if let Some(endpoint) = registry.configured.iter().find(|one| one.name() == name) {
+            return Some(Arc::clone(endpoint));
+        }
+        let authority = name.parse::<Authority>().ok()?;
+        let port = authority.port_u16()?;
+        let host = authority.host();
+        let is_one = host.len() <= LONGEST_HOST && format!("{host}:{port}") == name;
+        let is_normal = !host.ends_with('.') && !host.bytes().any(|b| b.is_ascii_uppercase());
+        let uri = Uri::default();
+        let found = (is_one && is_normal).then(|| registry.find(host, port, &uri))?;
+        (found.name() == name).then_some(found)
     }
 
     /// How every endpoint is doing that is known now: the configured ones in their order, then the others in none.
