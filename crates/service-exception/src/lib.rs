@@ -24,6 +24,7 @@
 
 mod code;
 mod dialect;
+pub mod document;
 mod exception;
 mod form;
 mod kvp;

@@ -33,6 +33,22 @@ pub(crate) fn mismatch(
     }
 }
 
+/// The last byte asked for and the last byte given, where the answer stops before both the range and the file do.
+pub(crate) fn shortened(range: &HeaderValue, headers: &HeaderMap) -> Option<(u64, u64)> {
+    let asked = asked(range.to_str().ok()?)?;
+    let value = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let given = given(value)?;
+    let total = value.rsplit('/').next()?.trim().parse::<u64>().ok()?;
+    let end = total.checked_sub(1)?;
+    let expected = match (asked.first, asked.last) {
+        (_, Some(last)) => last.min(end),
+        (None, None) => end,
+        // As much as the server likes to send at a time.
+        (Some(_), None) => return None,
+    };
+    (given.1 < expected).then_some((expected, given.1))
+}
+
 fn exception(message: &str, disposition: Disposition) -> Box<ServiceException> {
     Box::new(ServiceException {
         dialect: "range",
@@ -71,7 +87,7 @@ fn asked(range: &str) -> Option<Asked> {
     })
 }
 
-fn given(content_range: &str) -> Option<(u64, u64)> {
+pub(crate) fn given(content_range: &str) -> Option<(u64, u64)> {
     let (range, _) = content_range
         .trim()
         .strip_prefix("bytes ")?
@@ -112,5 +128,21 @@ mod tests {
         );
         assert_eq!(judge("bytes=16-31", 206, Some("garbage")), None);
         assert_eq!(judge("bytes=16-31", 416, None), None);
+    }
+
+    #[test]
+    fn a_part_may_stop_where_the_range_or_the_file_does() {
+        let judge = |range: &'static str, given: &'static str| {
+            let headers = HeaderMap::from_iter([(CONTENT_RANGE, HeaderValue::from_static(given))]);
+            shortened(&HeaderValue::from_static(range), &headers)
+        };
+        assert_eq!(judge("bytes=0-99", "bytes 0-99/600"), None);
+        assert_eq!(judge("bytes=0-99", "bytes 0-49/600"), Some((99, 49)));
+        assert_eq!(judge("bytes=0-99", "bytes 0-49/50"), None);
+        assert_eq!(judge("bytes=0-99", "bytes 0-49/*"), None);
+        assert_eq!(judge("bytes=-8", "bytes 592-599/600"), None);
+        assert_eq!(judge("bytes=-8", "bytes 592-595/600"), Some((599, 595)));
+        // As much as the server likes to send at a time.
+        assert_eq!(judge("bytes=0-", "bytes 0-49/600"), None);
     }
 }

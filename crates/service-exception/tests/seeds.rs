@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+#[path = "../../../fuzz/claims/document.rs"]
+mod document;
 #[path = "../../../fuzz/claims/operation.rs"]
 mod operation;
 #[path = "../../../fuzz/claims/recognizer.rs"]
@@ -11,6 +13,11 @@ mod recognizer;
 #[test]
 fn the_recognizers_claims_hold_of_every_seed() {
     assert!(replay("recognizer", recognizer::hold) > 50);
+}
+
+#[test]
+fn the_documents_claims_hold_of_every_seed() {
+    assert!(replay("document", document::hold) > 10);
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use service_exception::document::{Document, Incomplete, Whole};
 use service_exception::{Asked, Disposition, Finding, Operation, Recognizer, ServiceException};
 
+mod documents;
 mod rivals;
 #[path = "http.rs"]
 mod stored;
@@ -64,7 +66,16 @@ impl Case {
         }
     }
 
-    /// Only the end of the document, its counts or the transport show this one.
+    /// What a reader finds who checks the document as well.
+    fn by_document(&self, stored: &Stored, pieces: usize) -> Result<Whole, Incomplete> {
+        let mut document = Document::new(&self.asked(), stored.status, &stored.headers);
+        for piece in stored.body.chunks(pieces) {
+            document.push(piece);
+        }
+        document.finish()
+    }
+
+    /// Only the end of the document, its counts or the transport show this one: no rule of a head can.
     fn is_for_document_checks(&self) -> bool {
         [
             "document end",
@@ -181,14 +192,33 @@ fn judge(case: &Case, tally: &mut Tally) {
         Finding::Undecided => panic!("{}: undecided after the end", case.file),
     };
     let status = stored.status.as_u16();
-    let failed = exception.is_some() || status >= 400 || status == 302;
+    let incomplete = case.by_document(stored, usize::MAX).err();
     let mut note = |kind: &str| {
         let _ = writeln!(
             tally.lines,
-            "{kind}: {} ({}) {} {} {exception:?}",
+            "{kind}: {} ({}) {} {} {exception:?} {incomplete:?}",
             case.file, case.what, case.verdict, case.code
         );
     };
+    if case.verdict == "ok" && incomplete.is_some() {
+        note("false alarm of the document");
+        tally.false_alarms += 1;
+    }
+    if exception.is_none() && status < 300 && !stored.cut && case.verdict != "ok" {
+        let right = match &incomplete {
+            None => false,
+            Some(Incomplete::Exception { exception, .. }) => {
+                case.verdict != "transient" || exception.disposition() == Disposition::Transient
+            }
+            Some(_) => case.verdict == "transient",
+        };
+        if !right {
+            note("miss of the document");
+            tally.misses += 1;
+        }
+        return;
+    }
+    let failed = exception.is_some() || status >= 400 || status == 302;
     if case.verdict == "ok" {
         if failed {
             note("false alarm");
@@ -197,7 +227,7 @@ fn judge(case: &Case, tally: &mut Tally) {
         return;
     }
     if !failed {
-        if !case.is_for_document_checks() && !stored.cut {
+        if !stored.cut {
             note("miss");
             tally.misses += 1;
         }
