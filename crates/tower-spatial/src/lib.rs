@@ -26,10 +26,11 @@ pub mod verify;
 
 pub use breaker::{CircuitBreaker, CircuitBreakerLayer, CircuitOpen, OnOpen};
 pub use call::{
-    BreakerState, Deadline, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints,
+    BreakerState, Deadline, Endpoint, EndpointName, EndpointSettings, EndpointSnapshot, Endpoints,
     EndpointsBuilder, EndpointsError, EndpointsState, Latency,
 };
 pub use cooldown::{Cooldown, CooldownLayer};
+pub use gate::UnknownHost;
 pub use limit::concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, PermitScope, QueueTimeout};
 pub use load_control::{AdaptiveSettings, BreakerSettings, FailureRate};
 pub use tower::BoxError;

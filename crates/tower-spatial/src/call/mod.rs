@@ -12,8 +12,8 @@ pub use cause::Cause;
 pub use context::Deadline;
 pub(crate) use context::{Clock, Context, is_admitted, latest_start, mark_admitted};
 pub use endpoint::{
-    BreakerState, Endpoint, EndpointSettings, EndpointSnapshot, Endpoints, EndpointsBuilder,
-    EndpointsError, EndpointsState, Latency,
+    BreakerState, Endpoint, EndpointName, EndpointSettings, EndpointSnapshot, Endpoints,
+    EndpointsBuilder, EndpointsError, EndpointsState, Latency,
 };
 pub(crate) use endpoint::{Kind, Part, Permit, Queued, Waiting};
 pub(crate) use outcome::chain;

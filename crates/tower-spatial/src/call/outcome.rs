@@ -7,7 +7,7 @@ use tower::BoxError;
 use super::{Cause, TooLate};
 use crate::{
     exception::ServiceExceptionError,
-    gate::{CircuitOpen, QueueTimeout},
+    gate::{CircuitOpen, QueueTimeout, UnknownHost},
     retry::GaveUp,
     timeout::{attempt::AttemptTimedOut, deadline::DeadlineElapsed},
     verify::freshness::{Stale, StaleError},
@@ -248,7 +248,7 @@ mod errors {
                 statuses,
             ));
         }
-        if error.is::<QueueTimeout>() || error.is::<TooLate>() {
+        if error.is::<QueueTimeout>() || error.is::<UnknownHost>() || error.is::<TooLate>() {
             return Some(Outcome::never_executed_by(
                 Verdict::Permanent,
                 Cause::NotAdmitted,

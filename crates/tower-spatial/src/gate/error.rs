@@ -1,6 +1,7 @@
 use std::error::Error;
 use std::fmt;
 
+use http::Uri;
 use load_control::Reason;
 use tokio::time::{Duration, Instant};
 
@@ -163,3 +164,35 @@ impl fmt::Display for CircuitOpen {
 }
 
 impl Error for CircuitOpen {}
+
+/// No setting names the host of a request, and unknown hosts are refused. It has not been sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownHost {
+    host: Box<str>,
+}
+
+impl UnknownHost {
+    #[cold]
+    pub(super) fn of(uri: &Uri) -> Self {
+        Self {
+            host: uri.host().unwrap_or_default().into(),
+        }
+    }
+
+    /// The host; empty where the request has none.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl fmt::Display for UnknownHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = self.host.escape_debug();
+        write!(
+            f,
+            "no endpoint is set up for host \"{host}\", and unknown hosts are refused"
+        )
+    }
+}
+
+impl Error for UnknownHost {}

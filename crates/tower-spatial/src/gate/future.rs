@@ -410,7 +410,7 @@ impl<S, B> Admission<S, B> {
 
 /// How long a retry has to wait because too many calls are being repeated.
 fn hold(endpoint: &Endpoint, context: Option<&Arc<call::Context>>) -> Duration {
-    if !endpoint.settings().has(Part::Breaker) || context.is_none_or(|one| one.failures() == 0) {
+    if !endpoint.parts().has(Part::Breaker) || context.is_none_or(|one| one.failures() == 0) {
         return Duration::ZERO;
     }
     endpoint.spend_retry_token()

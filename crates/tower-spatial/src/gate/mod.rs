@@ -10,7 +10,7 @@ mod outcome;
 mod service;
 
 pub use body::ResponseBody;
-pub use error::{CircuitOpen, QueueTimeout};
+pub use error::{CircuitOpen, QueueTimeout, UnknownHost};
 pub use future::ResponseFuture;
 pub(crate) use service::{Gate, Options};
 

@@ -36,7 +36,7 @@ fn report_answer<R>(permit: &mut Permit, response: &Response<R>) {
     let exception = response.extensions().get::<ServiceException>();
     if outcome.verdict() == Verdict::Throttled
         && response.extensions().get::<KeyPaused>().is_none()
-        && permit.endpoint().settings().has(Part::Cooldown)
+        && permit.endpoint().parts().has(Part::Cooldown)
     {
         let now = SystemTime::now();
         let hint = RetryAfter::read(headers, now)
@@ -52,7 +52,7 @@ fn report_error(permit: &mut Permit, error: &BoxError) {
     let outcome = Outcome::of_error(error);
     if outcome.verdict() == Verdict::Throttled
         && let Some(found) = find::<ServiceExceptionError>(error)
-        && permit.endpoint().settings().has(Part::Cooldown)
+        && permit.endpoint().parts().has(Part::Cooldown)
     {
         let now = SystemTime::now();
         let hint = RetryAfter::read(&found.parts().headers, now)

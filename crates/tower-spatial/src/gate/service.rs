@@ -9,7 +9,7 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::future::{Admission, Called, ResponseFuture, State, admit, circuit_open};
-use super::{OnOpen, PermitScope};
+use super::{OnOpen, PermitScope, UnknownHost};
 use crate::call::{self, Endpoint, Endpoints, Part, Permit, is_admitted};
 
 /// Admits calls through the gates of their host. The layers of breaker, cooldown and limit are this, each with options
@@ -54,10 +54,17 @@ impl<S> Gate<S> {
         S::Error: Into<BoxError>,
     {
         let options = &*self.options;
-        let endpoint = options.endpoints.find(request.uri());
-        let is_shared = endpoint.settings().is_shared();
-        if is_shared && is_admitted(request.extensions(), &endpoint) {
-            return self.pass(endpoint, request);
+        let endpoint = options
+            .endpoints
+            .find_for(request.uri(), request.extensions());
+        let parts = endpoint.parts();
+        if parts.is_special() {
+            if parts.refuses() {
+                return ResponseFuture::refused(UnknownHost::of(request.uri()).into());
+            }
+            if is_admitted(request.extensions(), &endpoint) {
+                return self.pass(endpoint, request);
+            }
         }
         if is_retry(&request) {
             return self.queue(endpoint, request);
@@ -182,10 +189,10 @@ impl Called {
     pub(super) fn begin<B>(permit: &mut Permit, request: &mut Request<B>) -> Self {
         permit.begin();
         let endpoint = permit.endpoint();
-        if endpoint.settings().is_shared() {
+        if endpoint.parts().is_shared() {
             call::mark_admitted(request.extensions_mut(), endpoint);
         }
-        if endpoint.settings().has(Part::Rate) {
+        if endpoint.parts().has(Part::Rate) {
             let context = call::Context::of_or_insert(request.extensions_mut());
             return Self {
                 lent_to: Some(context),

@@ -9,6 +9,8 @@ use load_control::{
 };
 use tokio::time::{Duration, Instant};
 
+use super::heads::Heads;
+
 /// What stands before one endpoint: its load control (breaker, cooldown, limit), the permits that were given, and the one
 /// queue of those who wait. It takes the time, owns no clock and no task.
 ///
@@ -33,7 +35,14 @@ use tokio::time::{Duration, Instant};
 pub(super) struct Gates {
     state: Mutex<State>,
     few: [AtomicU32; FEW],
-    more: OnceLock<Box<Segment>>,
+    extras: OnceLock<Box<Extras>>,
+}
+
+/// What only some hosts need.
+#[derive(Default)]
+struct Extras {
+    slots: OnceLock<Box<Segment>>,
+    heads: Heads,
 }
 
 /// Who may go: its slot, and by which state of the host.
@@ -86,8 +95,8 @@ struct State {
     used: u16,
     /// The first of the list of free slots below `used`; each holds the next.
     free: u16,
-    /// The last sweep: they are a quarter apart, also over times when nobody waits.
-    swept: Option<Instant>,
+    /// When the last sweep was, in [milliseconds]: they are a quarter apart, also over times when nobody waits.
+    swept: u32,
     /// Made with the first waiter, gone with the last: an idle host costs a word.
     queue: Option<Box<Queue>>,
 }
@@ -177,11 +186,11 @@ impl Gates {
                 generation: 0,
                 used: 0,
                 free: NONE,
-                swept: None,
+                swept: milliseconds(Instant::now()).wrapping_sub(u32::MAX / 2),
                 queue: None,
             }),
             few: [const { AtomicU32::new(FREE) }; FEW],
-            more: OnceLock::new(),
+            extras: OnceLock::new(),
         }
     }
 
@@ -377,6 +386,11 @@ impl Gates {
         Ok(())
     }
 
+    /// What attempt timeouts have learnt of the host.
+    pub(super) fn heads(&self) -> &Heads {
+        &self.extras.get_or_init(Box::default).heads
+    }
+
     /// What is read of the load control.
     pub(super) fn read<T>(&self, read: impl FnOnce(&LoadControl) -> T) -> T {
         read(&self.lock().control)
@@ -406,13 +420,11 @@ impl Gates {
         let mut wakers = Wakers::default();
         let mut state = self.lock();
         let state = &mut *state;
-        if state
-            .swept
-            .is_some_and(|swept| now.saturating_duration_since(swept) < quarter)
-        {
+        let since = milliseconds(now).wrapping_sub(state.swept);
+        if Duration::from_millis(since.into()) < quarter {
             return wakers;
         }
-        state.swept = Some(now);
+        state.swept = milliseconds(now);
         self.advance(state, now, &mut wakers);
         for index in 0..state.used {
             let word = self.word(index);
@@ -538,7 +550,8 @@ impl Gates {
         }
         index -= FEW;
         let mut size = 3 * FEW;
-        let mut segment = self.more.get_or_init(|| Segment::new(size));
+        let extras = self.extras.get_or_init(Box::default);
+        let mut segment = extras.slots.get_or_init(|| Segment::new(size));
         loop {
             if let Some(word) = segment.slots.get(index) {
                 return word;
@@ -612,6 +625,13 @@ impl Segment {
             next: OnceLock::new(),
         })
     }
+}
+
+/// Since the process began to ask; it comes round after 49 days, when a sweep may come a quarter too late.
+fn milliseconds(now: Instant) -> u32 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let since = now.saturating_duration_since(*ORIGIN.get_or_init(|| now));
+    since.as_millis() as u32
 }
 
 fn age(word: u32) -> Option<u32> {

@@ -1,8 +1,8 @@
 //! Who is called: the settings and the live state of one host or group of hosts, found by URI.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 mod gates;
 mod heads;
@@ -12,28 +12,31 @@ mod registry;
 mod settings;
 mod state;
 
-pub use registry::{Endpoints, EndpointsBuilder};
+pub use registry::{EndpointName, Endpoints, EndpointsBuilder};
 pub use settings::{EndpointSettings, EndpointsError};
 pub use state::EndpointsState;
 
+use arc_swap::ArcSwap;
 use gates::Gates;
 pub(crate) use heads::{Heads, Kind};
 use load_control::{Gate, LatencyRecord, Reason};
 pub(crate) use permit::{Permit, Queued, Waiting};
-pub(crate) use settings::{Part, Settings};
+pub(crate) use settings::{Part, Parts, Settings};
 use tokio::time::{Duration, Instant};
 
 /// One endpoint: a host and port, or a configured group of hosts. Made by [`Endpoints::find`].
 pub struct Endpoint {
     gates: Gates,
-    heads: Heads,
-    settings: Arc<Settings>,
+    /// They change where settings are loaded anew.
+    settings: ArcSwap<Settings>,
     name: Box<str>,
     port: u16,
     /// How much of the name is the host; the rest is the port. 0 where settings gave it its name.
     host_len: u8,
     /// [`USED`] and the number of sweeps since.
     use_mark: AtomicU8,
+    /// [`Parts`].
+    parts: AtomicU8,
 }
 
 /// How one endpoint is doing, at one moment.
@@ -95,11 +98,12 @@ pub struct Latency {
 }
 
 impl Endpoint {
-    fn named(name: &str, settings: Arc<Settings>) -> Self {
+    fn named(name: &str, settings: Arc<Settings>, parts: Parts) -> Self {
+        let parts = parts.of(&settings);
         Self {
-            gates: Gates::new(settings.load()),
-            heads: Heads::default(),
-            settings,
+            gates: Gates::new(settings.load(parts)),
+            settings: ArcSwap::new(settings),
+            parts: AtomicU8::new(parts.0),
             name: name.into(),
             port: 0,
             host_len: 0,
@@ -108,7 +112,7 @@ impl Endpoint {
     }
 
     /// `host` is at most 253 bytes long.
-    fn at(host: &str, port: u16, settings: Arc<Settings>) -> Self {
+    fn at(host: &str, port: u16, settings: Arc<Settings>, parts: Parts) -> Self {
         let name = match port {
             0 => host.to_owned(),
             port => format!("{host}:{port}"),
@@ -116,7 +120,7 @@ impl Endpoint {
         Self {
             port,
             host_len: host.len() as u8,
-            ..Self::named(&name, settings)
+            ..Self::named(&name, settings, parts)
         }
     }
 
@@ -130,7 +134,7 @@ impl Endpoint {
         let limit = self
             .gates
             .read(|control| control.has_limit().then(|| control.limit()));
-        match (limit, &self.settings.limit) {
+        match (limit, &self.settings().limit) {
             (Some(limit), _) => usize::try_from(limit).unwrap_or(usize::MAX),
             (None, settings::Limit::Fixed(limit)) => *limit,
             (None, settings::Limit::Adaptive(adaptive)) => adaptive.ceiling as usize,
@@ -167,11 +171,11 @@ impl Endpoint {
     ///
     /// A read timeout belongs above `head_latency(0.99)`.
     pub fn head_latency(&self, quantile: f64) -> Option<Duration> {
-        self.heads.percentile(quantile)
+        self.heads().percentile(quantile)
     }
 
     pub(crate) fn heads(&self) -> &Heads {
-        &self.heads
+        self.gates.heads()
     }
 
     /// How long its answers take; `None` before the first, and where no layer looks at that: a breaker, a cooldown or an
@@ -236,11 +240,14 @@ impl Endpoint {
         wakers.wake();
     }
 
-    /// The layers that were built since decide too.
-    fn adopt_settings(&self) {
-        let settings = self.settings.load();
-        let act = |control: &mut load_control::LoadControl, _| control.set_settings(settings);
-        let ((), wakers) = self.gates.control(self.now(), act);
+    /// Goes by these settings from now on, and by the gates of these layers. What has been learnt stays.
+    fn adopt(&self, settings: Arc<Settings>, parts: Parts) {
+        let parts = parts.of(&settings);
+        let load = settings.load(parts);
+        self.settings.store(settings);
+        self.parts.store(parts.0, Ordering::Relaxed);
+        let act = |control: &mut load_control::LoadControl, _| control.set_settings(load);
+        let ((), wakers) = self.gates.control(Instant::now(), act);
         wakers.wake();
     }
 
@@ -249,13 +256,23 @@ impl Endpoint {
         &self.gates
     }
 
+    /// The time, or where nothing depends on it, some instant.
     #[inline]
     fn now(&self) -> Instant {
-        self.settings.now()
+        match self.parts().learns() {
+            true => Instant::now(),
+            false => some_instant(),
+        }
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+    /// Which layers have been built before it.
+    #[inline]
+    pub(crate) fn parts(&self) -> Parts {
+        Parts(self.parts.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
     }
 
     fn host(&self) -> &[u8] {
@@ -297,6 +314,11 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.snapshot().fmt(f)
     }
+}
+
+fn some_instant() -> Instant {
+    static SOME: OnceLock<Instant> = OnceLock::new();
+    *SOME.get_or_init(Instant::now)
 }
 
 const USED: u8 = 0x80;

@@ -80,7 +80,7 @@ impl Permit {
     /// The call goes out now.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        if self.endpoint.settings().learns() {
+        if self.endpoint.parts().learns() {
             self.began = Some(Instant::now());
             self.report = Report::Awaited;
         }

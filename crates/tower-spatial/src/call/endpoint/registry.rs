@@ -1,14 +1,16 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
-use http::Uri;
+use arc_swap::ArcSwap;
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 use http::uri::{Authority, Scheme};
+use http::{Extensions, Uri};
 use tokio::time::{Duration, Instant};
 
 use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
-use super::settings::{Part, Settings};
+use super::settings::{Part, Parts, Settings};
 use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
@@ -46,10 +48,14 @@ use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 pub struct Endpoints(Arc<Registry>);
 
 struct Registry {
-    hosts: Hosts,
-    configured: Vec<Arc<Endpoint>>,
+    /// What settings say; they can be loaded anew.
+    routes: ArcSwap<Routes>,
+    /// Whether an endpoint can only be found with the routes: by a host's pattern, or by its name.
+    has_hosts: AtomicBool,
+    has_names: AtomicBool,
+    /// Which layers have been built.
+    parts: AtomicU8,
     first: OnceLock<First>,
-    defaults: Arc<Settings>,
     /// For requests without an authority.
     no_authority: Arc<Endpoint>,
     overflow: Arc<Endpoint>,
@@ -57,6 +63,15 @@ struct Registry {
     known: Mutex<Known>,
     max_endpoints: usize,
     sweep_interval: Duration,
+}
+
+/// Who is configured.
+struct Routes {
+    hosts: Hosts,
+    configured: Vec<Arc<Endpoint>>,
+    defaults: Arc<Settings>,
+    /// Where hosts that no setting names are refused, what stands for them.
+    refused: Option<Arc<Endpoint>>,
 }
 
 /// The endpoints that no setting names.
@@ -78,6 +93,7 @@ impl Endpoints {
     pub fn find(&self, uri: &Uri) -> Arc<Endpoint> {
         let registry = &*self.0;
         if let Some(first) = registry.first.get()
+            && !registry.has_hosts.load(Ordering::Relaxed)
             && first.is_of(uri)
         {
             return Arc::clone(&first.endpoint);
@@ -90,7 +106,7 @@ impl Endpoints {
         }
         if origin.is_normal {
             let endpoint = registry.find(origin.host, origin.port, uri);
-            if registry.hosts.is_empty() && registry.first.get().is_none() {
+            if registry.first.get().is_none() && !registry.has_hosts.load(Ordering::Relaxed) {
                 registry.remember(uri, &endpoint);
             }
             endpoint
@@ -101,21 +117,79 @@ impl Endpoints {
         }
     }
 
+    /// The same for a request, which may name its endpoint with an [`EndpointName`].
+    #[inline]
+    pub(crate) fn find_for(&self, uri: &Uri, extensions: &Extensions) -> Arc<Endpoint> {
+        if self.0.has_names.load(Ordering::Relaxed)
+            && let Some(EndpointName(name)) = extensions.get()
+            && let Some(endpoint) = self.configured(name)
+        {
+            return endpoint;
+        }
+        self.find(uri)
+    }
+
+    fn configured(&self, name: &str) -> Option<Arc<Endpoint>> {
+        let routes = self.0.routes.load();
+        let found = routes.configured.iter().find(|one| one.name() == name);
+        found.cloned()
+    }
+
+    /// Goes by other settings from now on, as if it had been built with them. Calls on their way are not touched, and
+    /// what has been learnt of a host, its queue and what is in flight stay with it.
+    ///
+    /// `max_endpoints` and `idle_timeout` stay as they are.
+    ///
+    /// # Errors
+    /// As [`EndpointsBuilder::build`]; then nothing has changed.
+    ///
+    /// ```
+    /// use tower_spatial::{EndpointSettings, Endpoints};
+    ///
+    /// let endpoints = Endpoints::default();
+    /// let host = endpoints.find(&"https://wms.example/".parse()?);
+    /// assert_eq!(host.limit(), 16);
+    /// endpoints.reload(Endpoints::builder().defaults(EndpointSettings::new().concurrency(4)))?;
+    /// assert_eq!(host.limit(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reload(&self, settings: EndpointsBuilder) -> Result<(), EndpointsError> {
+        let registry = &*self.0;
+        let (routes, changed) = settings.routes(registry.parts(), &|name| self.configured(name))?;
+        let defaults = Arc::clone(&routes.defaults);
+        registry.has_hosts.store(
+            !routes.hosts.is_empty() || routes.refused.is_some(),
+            Ordering::Relaxed,
+        );
+        registry
+            .has_names
+            .store(!routes.configured.is_empty(), Ordering::Relaxed);
+        registry.routes.store(Arc::new(routes));
+        // Hosts that are found from here on have the new settings; the others get them now.
+        let shared = [&registry.no_authority, &registry.overflow].map(Arc::clone);
+        let known: Vec<_> = registry.known().table.iter().cloned().collect();
+        let with_defaults = known.into_iter().chain(shared);
+        let with_defaults = with_defaults.map(|endpoint| (endpoint, Arc::clone(&defaults)));
+        for (endpoint, settings) in changed.into_iter().chain(with_defaults) {
+            endpoint.adopt(settings, registry.parts());
+        }
+        Ok(())
+    }
+
     /// A layer was built from it: from now on that gate stands before every host.
     pub(crate) fn add(&self, part: Part) {
         let registry = &*self.0;
-        registry.defaults.add(part);
-        let known = self.known();
-        for endpoint in &known {
-            endpoint.settings().add(part);
-            endpoint.adopt_settings();
+        registry.parts.fetch_or(part as u8, Ordering::Relaxed);
+        for endpoint in self.known() {
+            endpoint.adopt(endpoint.settings(), registry.parts());
         }
     }
 
     pub(super) fn known(&self) -> Vec<Arc<Endpoint>> {
         let registry = &*self.0;
         let shared = [&registry.no_authority, &registry.overflow];
-        let mut endpoints: Vec<_> = registry.configured.iter().chain(shared).cloned().collect();
+        let routes = registry.routes.load();
+        let mut endpoints: Vec<_> = routes.configured.iter().chain(shared).cloned().collect();
         endpoints.extend(registry.known().table.iter().cloned());
         endpoints
     }
@@ -123,8 +197,8 @@ impl Endpoints {
     /// The endpoint of this [name](Endpoint::name), made where it is a host and port that no setting names.
     pub(super) fn named(&self, name: &str) -> Option<Arc<Endpoint>> {
         let registry = &*self.0;
-        if let Some(endpoint) = registry.configured.iter().find(|one| one.name() == name) {
-            return Some(Arc::clone(endpoint));
+        if let Some(endpoint) = self.configured(name) {
+            return Some(endpoint);
         }
         let authority = name.parse::<Authority>().ok()?;
         let port = authority.port_u16()?;
@@ -147,15 +221,21 @@ impl Endpoints {
 
 impl Default for Endpoints {
     fn default() -> Self {
-        Self(Arc::new(Registry::new(Arc::default())))
+        Self(Arc::new(Registry::new(Routes {
+            hosts: Hosts::default(),
+            configured: Vec::new(),
+            defaults: Arc::default(),
+            refused: None,
+        })))
     }
 }
 
 impl fmt::Debug for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let routes = self.0.routes.load();
         f.debug_struct("Endpoints")
-            .field("configured", &self.0.configured)
-            .field("defaults", &self.0.defaults)
+            .field("configured", &routes.configured)
+            .field("defaults", &routes.defaults)
             .finish_non_exhaustive()
     }
 }
@@ -165,8 +245,30 @@ impl fmt::Debug for Endpoints {
 pub struct EndpointsBuilder {
     defaults: EndpointSettings,
     endpoints: Vec<(String, Vec<String>, EndpointSettings)>,
+    refuses_unknown: bool,
     max_endpoints: Option<usize>,
     idle_timeout: Option<Duration>,
+}
+
+/// Names the endpoint that a request belongs to, as a request extension: for endpoints without hosts, and where the same
+/// host is called with different patience.
+///
+/// A name that no endpoint has is ignored: the request's host decides then.
+///
+/// ```
+/// use tower_spatial::EndpointName;
+///
+/// let mut request = http::Request::get("https://wfs.example/").body(())?;
+/// request.extensions_mut().insert(EndpointName::from("national_wfs"));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EndpointName(Arc<str>);
+
+impl<N: Into<Arc<str>>> From<N> for EndpointName {
+    fn from(name: N) -> Self {
+        Self(name.into())
+    }
 }
 
 impl EndpointsBuilder {
@@ -177,7 +279,8 @@ impl EndpointsBuilder {
         self
     }
 
-    /// An endpoint of one or more hosts, which share its limits and its state.
+    /// An endpoint of one or more hosts, which share its limits and its state; one without hosts is chosen by an
+    /// [`EndpointName`].
     ///
     /// `name` is what errors and metrics call it. A host is `host`, `host:port`, `*.host` (any name below it, at any
     /// depth, not itself) or one of these with a path, `host/path`, which holds for that path and what is below it.
@@ -192,6 +295,13 @@ impl EndpointsBuilder {
     ) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
         self.endpoints.push((name.into(), hosts, settings));
+        self
+    }
+
+    /// Refuses hosts that no endpoint names: a call to one ends with [`UnknownHost`](crate::UnknownHost) and is not sent.
+    #[must_use]
+    pub fn refuse_unknown_hosts(mut self) -> Self {
+        self.refuses_unknown = true;
         self
     }
 
@@ -213,12 +323,12 @@ impl EndpointsBuilder {
     /// Checks everything.
     ///
     /// # Errors
-    /// The first setting that makes no sense: a zero limit or time, an endpoint without a name or hosts, two of one
-    /// name, a pattern that is none, one that two endpoints have.
+    /// The first setting that makes no sense: a zero limit or time, an endpoint without a name, two of one name, a pattern that is none, one that two endpoints have.
     pub fn build(self) -> Result<Endpoints, EndpointsError> {
-        let defaults = Arc::new(self.defaults.resolve(None, &Settings::default())?);
-        let mut registry = Registry::new(defaults);
-        if let Some(max_endpoints) = self.max_endpoints {
+        let (max_endpoints, idle_timeout) = (self.max_endpoints, self.idle_timeout);
+        let (routes, _) = self.routes(Parts::default(), &|_| None)?;
+        let mut registry = Registry::new(routes);
+        if let Some(max_endpoints) = max_endpoints {
             if max_endpoints == 0 {
                 return Err(EndpointsError::new(
                     None,
@@ -228,7 +338,7 @@ impl EndpointsBuilder {
             }
             registry.max_endpoints = max_endpoints;
         }
-        if let Some(idle_timeout) = self.idle_timeout {
+        if let Some(idle_timeout) = idle_timeout {
             if idle_timeout.is_zero() {
                 return Err(EndpointsError::new(
                     None,
@@ -238,6 +348,26 @@ impl EndpointsBuilder {
             }
             registry.sweep_interval = idle_timeout / 2;
         }
+        Ok(Endpoints(Arc::new(registry)))
+    }
+
+    /// The routes, with the endpoints that `existing` knows by their names, and what these are to go by.
+    #[allow(clippy::type_complexity)]
+    fn routes(
+        self,
+        parts: Parts,
+        existing: &dyn Fn(&str) -> Option<Arc<Endpoint>>,
+    ) -> Result<(Routes, Vec<(Arc<Endpoint>, Arc<Settings>)>), EndpointsError> {
+        let defaults = Arc::new(self.defaults.resolve(None, &Settings::default())?);
+        let refused = || Endpoint::named(UNKNOWN, Arc::clone(&defaults), parts.refusing());
+        let mut routes = Routes {
+            hosts: Hosts::default(),
+            configured: Vec::new(),
+            refused: self.refuses_unknown.then(|| Arc::new(refused())),
+            defaults: Arc::clone(&defaults),
+        };
+        let mut names = HashSet::new();
+        let mut changed = Vec::new();
         for (name, hosts, settings) in &self.endpoints {
             let refuse =
                 |setting, problem: String| EndpointsError::new(Some(name), setting, problem);
@@ -247,26 +377,29 @@ impl EndpointsBuilder {
                     "expected one or more printable characters".to_owned(),
                 ));
             }
-            if registry.configured.iter().any(|other| other.name() == name) {
+            if !names.insert(name) {
                 return Err(refuse("name", "another endpoint has it too".to_owned()));
             }
-            if hosts.is_empty() {
-                return Err(refuse("hosts", "none, expected at least one".to_owned()));
-            }
-            let settings = settings.resolve(Some(name), &registry.defaults)?;
-            let endpoint = Arc::new(Endpoint::named(name, Arc::new(settings)));
+            let settings = Arc::new(settings.resolve(Some(name), &defaults)?);
+            let endpoint = match existing(name) {
+                Some(endpoint) => {
+                    changed.push((Arc::clone(&endpoint), settings));
+                    endpoint
+                }
+                None => Arc::new(Endpoint::named(name, settings, parts)),
+            };
             for host in hosts {
                 let pattern = Pattern::parse(host).map_err(|problem| refuse("hosts", problem))?;
-                registry.hosts.insert(pattern, &endpoint).map_err(|other| {
+                routes.hosts.insert(pattern, &endpoint).map_err(|other| {
                     refuse(
                         "hosts",
                         format!("{host:?} is a host of `{}` already", other.name()),
                     )
                 })?;
             }
-            registry.configured.push(endpoint);
+            routes.configured.push(endpoint);
         }
-        Ok(Endpoints(Arc::new(registry)))
+        Ok((routes, changed))
     }
 }
 
@@ -308,11 +441,12 @@ impl Registry {
         });
     }
 
-    fn new(defaults: Arc<Settings>) -> Self {
-        let shared = |name| Arc::new(Endpoint::named(name, Arc::clone(&defaults)));
+    fn new(routes: Routes) -> Self {
+        let shared = |name| {
+            let defaults = Arc::clone(&routes.defaults);
+            Arc::new(Endpoint::named(name, defaults, Parts::default()))
+        };
         Self {
-            hosts: Hosts::default(),
-            configured: Vec::new(),
             first: OnceLock::new(),
             no_authority: shared(NO_AUTHORITY),
             overflow: shared(OVERFLOW),
@@ -324,16 +458,25 @@ impl Registry {
             }),
             max_endpoints: MAX_ENDPOINTS,
             sweep_interval: IDLE_TIMEOUT / 2,
-            defaults,
+            parts: AtomicU8::new(0),
+            has_hosts: AtomicBool::new(!routes.hosts.is_empty() || routes.refused.is_some()),
+            has_names: AtomicBool::new(!routes.configured.is_empty()),
+            routes: ArcSwap::from_pointee(routes),
         }
+    }
+
+    fn parts(&self) -> Parts {
+        Parts(self.parts.load(Ordering::Relaxed))
     }
 
     /// `host` is normal.
     fn find(&self, host: &str, port: u16, uri: &Uri) -> Arc<Endpoint> {
-        if !self.hosts.is_empty()
-            && let Some(endpoint) = self.hosts.find(host, port, uri)
-        {
-            return Arc::clone(endpoint);
+        if self.has_hosts.load(Ordering::Relaxed) {
+            let routes = self.routes.load();
+            let found = routes.hosts.find(host, port, uri);
+            if let Some(endpoint) = found.or(routes.refused.as_ref()) {
+                return Arc::clone(endpoint);
+            }
         }
         let hash = self.hash(host.as_bytes(), port);
         let mut known = self.known();
@@ -358,7 +501,8 @@ impl Registry {
         if known.table.len() >= self.max_endpoints && !known.make_room() {
             return Arc::clone(&self.overflow);
         }
-        let endpoint = Arc::new(Endpoint::at(host, port, Arc::clone(&self.defaults)));
+        let defaults = Arc::clone(&self.routes.load().defaults);
+        let endpoint = Arc::new(Endpoint::at(host, port, defaults, self.parts()));
         let rehash = |endpoint: &Arc<Endpoint>| self.hash(endpoint.host(), endpoint.port());
         known
             .table
@@ -413,6 +557,7 @@ const LOOKED_AT: usize = 128;
 /// No host is called so, with their ports.
 const NO_AUTHORITY: &str = "(no authority)";
 const OVERFLOW: &str = "(overflow)";
+const UNKNOWN: &str = "(unknown host)";
 
 #[cfg(test)]
 mod tests {
@@ -587,10 +732,6 @@ mod tests {
                 "endpoint `x`: reader_patience: zero, expected a time greater than zero",
             ),
             (
-                build("x", &[], settings.clone()),
-                "endpoint `x`: hosts: none, expected at least one",
-            ),
-            (
                 build("x", &[""], settings.clone()),
                 "endpoint `x`: hosts: \"\" has no host",
             ),
@@ -625,5 +766,79 @@ mod tests {
         ] {
             assert_eq!(error, expected);
         }
+    }
+
+    #[test]
+    fn settings_that_are_loaded_anew_keep_who_is_there_and_change_what_it_bears() {
+        let with = |concurrency| EndpointSettings::new().concurrency(concurrency);
+        let endpoints = Endpoints::builder()
+            .defaults(with(8))
+            .endpoint("a", ["a.example"], with(1))
+            .endpoint("b", ["b.example"], with(2))
+            .build()
+            .unwrap();
+        let find = |uri: &str| endpoints.find(&uri.parse().unwrap());
+        let (a, b) = (find("http://a.example/"), find("http://b.example/"));
+        let other = find("http://c.example/");
+        let settings = Endpoints::builder().defaults(with(9)).endpoint(
+            "a",
+            ["a.example", "c.example"],
+            with(3),
+        );
+        endpoints.reload(settings).unwrap();
+
+        assert!(Arc::ptr_eq(&a, &find("http://a.example/")));
+        assert!(Arc::ptr_eq(&a, &find("http://c.example/")));
+        assert_eq!((a.limit(), other.limit()), (3, 9));
+        // What is no longer configured goes on for whoever holds it.
+        assert_eq!((b.name(), b.limit()), ("b", 2));
+        assert_eq!(find("http://b.example/").limit(), 9);
+
+        let wrong = Endpoints::builder().endpoint("a", ["a.example"], with(0));
+        assert!(endpoints.reload(wrong).is_err());
+        assert_eq!(find("http://a.example/").limit(), 3);
+    }
+
+    #[test]
+    fn the_first_host_is_found_by_settings_that_came_later() {
+        let endpoints = Endpoints::default();
+        let uri = Uri::from_static("http://a.example/");
+        assert_eq!(endpoints.find(&uri).name(), "a.example:80");
+        let settings = EndpointSettings::new();
+        endpoints
+            .reload(Endpoints::builder().endpoint("a", ["a.example"], settings))
+            .unwrap();
+        assert_eq!(endpoints.find(&uri).name(), "a");
+    }
+
+    #[test]
+    fn a_request_can_name_its_endpoint_and_a_name_that_nobody_has_is_no_name() {
+        let endpoints = Endpoints::builder()
+            .endpoint("by host", ["a.example"], EndpointSettings::new())
+            .endpoint("by name", [""; 0], EndpointSettings::new())
+            .build()
+            .unwrap();
+        let uri = Uri::from_static("http://a.example/");
+        let find = |name: &str| {
+            let mut extensions = Extensions::new();
+            extensions.insert(EndpointName::from(name));
+            endpoints.find_for(&uri, &extensions).name().to_owned()
+        };
+        assert_eq!(find("by name"), "by name");
+        assert_eq!(find("nobody"), "by host");
+    }
+
+    #[test]
+    fn a_host_that_nobody_named_is_known_as_such_where_those_are_refused() {
+        let settings = EndpointSettings::new();
+        let endpoints = Endpoints::builder()
+            .endpoint("a", ["a.example"], settings)
+            .refuse_unknown_hosts()
+            .build()
+            .unwrap();
+        let refuses = |uri: &str| endpoints.find(&uri.parse().unwrap()).parts().refuses();
+        assert!(!refuses("http://a.example/"));
+        assert!(refuses("http://b.example/"));
+        assert_eq!(known(&endpoints), 0);
     }
 }

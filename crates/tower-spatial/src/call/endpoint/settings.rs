@@ -1,6 +1,5 @@
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -151,9 +150,7 @@ impl EndpointSettings {
                 self.retry_after_max,
                 defaults.retry_after_max,
             )?,
-            gates: AtomicU8::new(defaults.gates.load(Ordering::Relaxed)),
             load: Default::default(),
-            epoch: defaults.epoch,
             queue_timeout: duration("queue_timeout", self.queue_timeout, defaults.queue_timeout)?,
             reader_patience: duration(
                 "reader_patience",
@@ -249,11 +246,8 @@ pub(crate) struct Settings {
     pub(crate) reader_patience: Duration,
     pub(crate) fresh: Expected,
     pub(crate) cache_busting: Option<Parameter>,
-    gates: AtomicU8,
     /// By which of the three gates there are.
     load: [OnceLock<Arc<LoadSettings>>; 8],
-    /// Stands for the time where nothing depends on it.
-    epoch: Instant,
 }
 
 /// A layer that has been built from an [`Endpoints`](super::Endpoints).
@@ -265,49 +259,66 @@ pub(crate) enum Part {
     Rate = 8,
 }
 
-impl Settings {
-    /// From now on there is that gate too.
-    pub(super) fn add(&self, part: Part) {
-        let mut gates = self.gates.load(Ordering::Relaxed) | part as u8;
-        let learning = Part::Breaker as u8 | Part::Cooldown as u8;
-        let is_adaptive = matches!(self.limit, Limit::Adaptive(_));
-        if gates & learning != 0 || is_adaptive && gates & Part::Limit as u8 != 0 {
-            gates |= LEARNS;
+/// Which layers have been built, and what follows from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts(pub(super) u8);
+
+impl Parts {
+    /// The same for an endpoint with these settings.
+    #[must_use]
+    pub(super) fn of(self, settings: &Settings) -> Self {
+        let mut parts = self.0 & !(LEARNS | SHARED);
+        let is_adaptive = matches!(settings.limit, Limit::Adaptive(_));
+        if parts & (Part::Breaker as u8 | Part::Cooldown as u8) != 0
+            || is_adaptive && parts & Part::Limit as u8 != 0
+        {
+            parts |= LEARNS;
         }
-        if (gates & ADMITTING).count_ones() > 1 {
-            gates |= SHARED;
+        if (parts & ADMITTING).count_ones() > 1 {
+            parts |= SHARED;
         }
-        self.gates.fetch_or(gates, Ordering::Relaxed);
+        Self(parts)
     }
 
     #[inline]
-    pub(crate) fn has(&self, part: Part) -> bool {
-        self.gates.load(Ordering::Relaxed) & part as u8 != 0
+    pub(crate) fn has(self, part: Part) -> bool {
+        self.0 & part as u8 != 0
     }
 
     /// Whether anything depends on what comes of a call and when.
     #[inline]
-    pub(crate) fn learns(&self) -> bool {
-        self.gates.load(Ordering::Relaxed) & LEARNS != 0
+    pub(crate) fn learns(self) -> bool {
+        self.0 & LEARNS != 0
+    }
+
+    /// For an endpoint that nobody may call.
+    #[must_use]
+    pub(super) fn refusing(self) -> Self {
+        Self(self.0 | REFUSED)
+    }
+
+    /// Whether nobody may call it.
+    #[inline]
+    pub(crate) fn refuses(self) -> bool {
+        self.0 & REFUSED != 0
+    }
+
+    /// Whether a call has to be looked at more closely before it is admitted.
+    #[inline]
+    pub(crate) fn is_special(self) -> bool {
+        self.0 & (SHARED | REFUSED) != 0
     }
 
     /// Whether more than one layer could admit a call.
     #[inline]
-    pub(crate) fn is_shared(&self) -> bool {
-        self.gates.load(Ordering::Relaxed) & SHARED != 0
+    pub(crate) fn is_shared(self) -> bool {
+        self.0 & SHARED != 0
     }
+}
 
-    /// The time, or where nothing depends on it, some instant.
-    #[inline]
-    pub(super) fn now(&self) -> Instant {
-        match self.learns() {
-            true => Instant::now(),
-            false => self.epoch,
-        }
-    }
-
-    pub(super) fn load(&self) -> Arc<LoadSettings> {
-        let gates = self.gates.load(Ordering::Relaxed) & ADMITTING;
+impl Settings {
+    pub(super) fn load(&self, parts: Parts) -> Arc<LoadSettings> {
+        let gates = parts.0 & ADMITTING;
         let has = |part| gates & part as u8 != 0;
         let made = self.load[usize::from(gates)].get_or_init(|| {
             Arc::new(LoadSettings {
@@ -340,9 +351,7 @@ impl Default for Settings {
             reader_patience: Duration::from_secs(30),
             fresh: Expected::default(),
             cache_busting: None,
-            gates: AtomicU8::new(0),
             load: Default::default(),
-            epoch: Instant::now(),
         }
     }
 }
@@ -410,5 +419,6 @@ fn in_step(adaptive: &AdaptiveSettings) -> AdaptiveSettings {
 
 /// The parts that admit calls.
 const ADMITTING: u8 = 7;
+const REFUSED: u8 = 0x20;
 const SHARED: u8 = 0x40;
 const LEARNS: u8 = 0x80;

@@ -38,7 +38,8 @@ impl Endpoints {
         let endpoints = self.known().into_iter().filter_map(|endpoint| {
             let state = endpoint.gates().read(|control| {
                 let learnt = control.export(now.into_std());
-                let nothing = load_control::LoadControl::new(endpoint.settings().load());
+                let nothing =
+                    load_control::LoadControl::new(endpoint.settings().load(endpoint.parts()));
                 (learnt != nothing.export(now.into_std())).then_some(learnt)
             })?;
             Some((endpoint.name().to_owned(), state))
@@ -60,7 +61,7 @@ impl Endpoints {
         let age = Duration::try_from_secs_f64(age).unwrap_or_default();
         for (name, state) in &state.endpoints {
             if let Some(endpoint) = self.named(name) {
-                let settings = endpoint.settings().load();
+                let settings = endpoint.settings().load(endpoint.parts());
                 endpoint
                     .gates()
                     .import(settings, Instant::now(), state, age)?;

@@ -474,6 +474,22 @@ async fn a_limit_of_zero_is_one_or_refused_and_never_a_deadlock() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_that_is_refused_is_not_called() {
+    let endpoints = Endpoints::builder()
+        .endpoint("tiles", ["tiles.example"], EndpointSettings::new())
+        .refuse_unknown_hosts()
+        .build()
+        .unwrap();
+    let client = ConcurrencyLimitLayer::new(endpoints).layer(answering(tile));
+    assert!(client.clone().oneshot(get(TILE)).await.is_ok());
+    let error = refusal(client.oneshot(get(OTHER))).await;
+    assert_eq!(
+        error.to_string(),
+        r#"no endpoint is set up for host "other.example", and unknown hosts are refused"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_that_is_built_from_one_endpoints_shares_its_limits() {
     let endpoints = Endpoints::builder()
         .endpoint(

@@ -35,7 +35,9 @@ where
     #[inline(always)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let options = &*self.options;
-        let endpoint = options.endpoints.find(request.uri());
+        let endpoint = options
+            .endpoints
+            .find_for(request.uri(), request.extensions());
         let (mut limits, mut kind) = (options.limits, None);
         if endpoint.heads().is_watching() && !options.fixed {
             let of = Kind::of(&request);

@@ -40,8 +40,9 @@ where
             let endpoint = options
                 .endpoints
                 .as_ref()
-                .map(|all| all.find(request.uri()));
-            let settings = endpoint.as_ref().map(|endpoint| endpoint.settings());
+                .map(|all| all.find_for(request.uri(), request.extensions()));
+            let settings = endpoint.map(|endpoint| endpoint.settings());
+            let settings = settings.as_deref();
             let by_endpoint = settings.map(|settings| settings.fresh).unwrap_or_default();
             let by_request = Expected {
                 max_age: None,
