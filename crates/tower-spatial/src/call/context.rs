@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use http::Extensions;
+use http::{Extensions, Request, Uri};
 use tokio::time::{Duration, Instant};
 
-use super::{Attempt, Endpoint, Permit};
+use super::{Attempt, Endpoint, Endpoints, EndpointsId, Permit, Settings};
 
 /// Until when a call may take: an absolute time, set by the caller as a request extension.
 ///
@@ -61,6 +61,7 @@ impl Deadline {
 /// What one call carries with it, from layer to layer and from attempt to attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
+    place: Option<Place>,
     clock: OnceLock<Clock>,
     /// When the budget began to run.
     started: OnceLock<Instant>,
@@ -71,6 +72,17 @@ pub(crate) struct Context {
     progress: Mutex<Progress>,
     /// The permit of the attempt that is under way, where a layer below the one that got it may give it back.
     permit: Mutex<Option<Permit>>,
+}
+
+/// Where a call goes, found once.
+#[derive(Debug)]
+pub(crate) struct Place {
+    endpoint: Arc<Endpoint>,
+    settings: Arc<Settings>,
+    /// By whom it was found.
+    found_by: EndpointsId,
+    /// Of which URI. Kept, so that its parts are told by where they lie.
+    uri: Uri,
 }
 
 /// How a call's time is counted.
@@ -107,7 +119,21 @@ impl Context {
 
     /// A new context for a new call, put into the extensions; the caller's deadline stays.
     pub(crate) fn insert(extensions: &mut Extensions) -> Arc<Self> {
-        let context = Arc::new(Self::default());
+        Self::default().put_into(extensions)
+    }
+
+    /// The same for a call that goes to `place`.
+    pub(crate) fn insert_for(place: Place, extensions: &mut Extensions) -> Arc<Self> {
+        let place = Some(place);
+        let context = Self {
+            place,
+            ..Self::default()
+        };
+        context.put_into(extensions)
+    }
+
+    fn put_into(self, extensions: &mut Extensions) -> Arc<Self> {
+        let context = Arc::new(self);
         let at = Deadline::of(extensions);
         extensions.insert(Deadline {
             at,
@@ -115,6 +141,29 @@ impl Context {
             admitted_by: None,
         });
         context
+    }
+
+    /// The settings of the endpoint that the call goes to, where that is known.
+    pub(crate) fn settings(&self) -> Option<&Settings> {
+        self.place.as_ref().map(|place| &*place.settings)
+    }
+
+    /// The settings of the endpoint that a request goes to, where it carries a context that knows them.
+    pub(crate) fn settings_of(extensions: &Extensions) -> Option<&Settings> {
+        Self::of(extensions)?.settings()
+    }
+
+    /// The endpoint that those endpoints have found for this URI before.
+    #[inline]
+    pub(crate) fn endpoint_of(&self, uri: &Uri, found_by: EndpointsId) -> Option<&Arc<Endpoint>> {
+        let place = self.place.as_ref()?;
+        let is_it = place.found_by == found_by
+            && is_same(uri.path(), place.uri.path())
+            && match (uri.authority(), place.uri.authority()) {
+                (Some(one), Some(other)) => is_same(one.as_str(), other.as_str()),
+                (one, other) => one.is_none() && other.is_none(),
+            };
+        is_it.then_some(&place.endpoint)
     }
 
     /// How the call's time is counted; the first to say so decides.
@@ -219,6 +268,23 @@ impl Context {
         // Nothing panics while it is held; a poisoned value would still be whole.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Place {
+    pub(crate) fn of<B>(request: &Request<B>, endpoints: &Endpoints) -> Self {
+        let endpoint = endpoints.find_for(request.uri(), request.extensions());
+        Self {
+            settings: endpoint.settings(),
+            endpoint,
+            found_by: endpoints.id(),
+            uri: request.uri().clone(),
+        }
+    }
+}
+
+/// Whether they are the same characters of the same place.
+fn is_same(one: &str, other: &str) -> bool {
+    std::ptr::eq(one, other)
 }
 
 /// Whether an attempt has passed the gates of `endpoint` already, by a layer further outside.

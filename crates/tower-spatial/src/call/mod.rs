@@ -10,12 +10,12 @@ mod too_late;
 pub use attempt::{Attempt, Attempts};
 pub use cause::Cause;
 pub use context::Deadline;
-pub(crate) use context::{Clock, Context, is_admitted, latest_start, mark_admitted};
+pub(crate) use context::{Clock, Context, Place, is_admitted, latest_start, mark_admitted};
 pub use endpoint::{
     BreakerState, Endpoint, EndpointName, EndpointSettings, EndpointSnapshot, Endpoints,
     EndpointsBuilder, EndpointsError, EndpointsState, Latency,
 };
-pub(crate) use endpoint::{Kind, Part, Permit, Queued, Waiting};
+pub(crate) use endpoint::{EndpointsId, Kind, Part, Permit, Queued, Settings, Waiting};
 pub(crate) use outcome::chain;
 pub use outcome::{Outcome, Verdict};
 pub use too_late::TooLate;

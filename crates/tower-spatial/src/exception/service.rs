@@ -7,7 +7,7 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::{InspectedBody, ResponseFuture, layer::Settings};
-use crate::call::TooLate;
+use crate::call::{self, TooLate};
 
 /// See the [module](super).
 #[derive(Clone, Debug)]
@@ -48,7 +48,13 @@ where
             }
         };
         let mut settings = self.settings.clone();
-        if let Some(dialects) = request.extensions().get::<Dialects>() {
+        let of_request = request.extensions().get::<Dialects>();
+        let of_endpoint = || {
+            call::Context::settings_of(request.extensions())?
+                .dialects
+                .as_ref()
+        };
+        if let Some(dialects) = of_request.or_else(of_endpoint) {
             settings.dialects = dialects.clone();
         }
         // Written out: each function that a future goes through moves it.

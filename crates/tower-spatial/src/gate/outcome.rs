@@ -32,7 +32,12 @@ pub(super) fn report<R>(permit: &mut Permit, result: Result<&Response<R>, &BoxEr
 #[cold]
 fn report_answer<R>(permit: &mut Permit, response: &Response<R>) {
     let (status, headers) = (response.status(), response.headers());
-    let outcome = Outcome::of_head(status, headers, response.extensions(), &[]);
+    let settings = permit.endpoint().settings();
+    let statuses = settings
+        .retry
+        .as_ref()
+        .map_or(&[][..], |retry| retry.statuses());
+    let outcome = Outcome::of_head(status, headers, response.extensions(), statuses);
     let exception = response.extensions().get::<ServiceException>();
     if outcome.verdict() == Verdict::Throttled
         && response.extensions().get::<KeyPaused>().is_none()
@@ -49,7 +54,12 @@ fn report_answer<R>(permit: &mut Permit, response: &Response<R>) {
 
 #[cold]
 fn report_error(permit: &mut Permit, error: &BoxError) {
-    let outcome = Outcome::of_error(error);
+    let settings = permit.endpoint().settings();
+    let statuses = settings
+        .retry
+        .as_ref()
+        .map_or(&[][..], |retry| retry.statuses());
+    let outcome = Outcome::of_error_with(error, statuses);
     if outcome.verdict() == Verdict::Throttled
         && let Some(found) = find::<ServiceExceptionError>(error)
         && permit.endpoint().parts().has(Part::Cooldown)

@@ -47,6 +47,8 @@ pub(super) struct Config {
 /// One call's progress. tower clones it with the policy on every call: what only a failure needs is in the context.
 #[derive(Clone, Default)]
 struct Session {
+    /// What the call's endpoint says.
+    config: Option<Arc<Config>>,
     /// When the call began. The layer's own copy keeps that of the last call, until the next one begins.
     began: Option<Instant>,
     attempt_began: Option<Instant>,
@@ -86,10 +88,19 @@ impl RetryPolicy {
         }
     }
 
+    fn config(&self) -> &Config {
+        self.session.config.as_deref().unwrap_or(&self.config)
+    }
+
+    /// What a status means to this policy, where that is not what it means to all.
+    pub(crate) fn statuses(&self) -> &[(http::StatusCode, Verdict)] {
+        &self.config().statuses
+    }
+
     fn judge<R>(&self, result: &Result<Response<R>, BoxError>) -> Outcome {
         let Config {
             classify, statuses, ..
-        } = &*self.config;
+        } = self.config();
         let (outcome, verdict) = match result {
             Ok(response) => {
                 let (status, headers, extensions) =
@@ -127,7 +138,7 @@ impl RetryPolicy {
                 .until()
                 .map(|until| until.saturating_duration_since(Instant::now()));
         }
-        let read = match self.config.retry_after_unit? {
+        let read = match self.config().retry_after_unit? {
             RetryAfterUnit::Seconds => RetryAfter::read,
             RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
         };
@@ -172,7 +183,7 @@ impl RetryPolicy {
             ),
             None => (call_began, Duration::ZERO, Duration::ZERO, failures),
         };
-        let budget = Budget::starting(started.into_std(), self.config.clock.budget)
+        let budget = Budget::starting(started.into_std(), self.config().clock.budget)
             .standing_still(parked)
             .with_deadline(Deadline::of(request.extensions()).map(Instant::into_std));
 
@@ -189,7 +200,7 @@ impl RetryPolicy {
             safe_to_repeat: is_safe_to_repeat(request),
             repeatable: request.body().is_repeatable(),
         };
-        let decision = Decision::of(&self.config.limits, &situation, &mut rand::rng());
+        let decision = Decision::of(&self.config().limits, &situation, &mut rand::rng());
 
         let attempt = Attempt {
             cause: outcome.cause().clone(),
@@ -214,7 +225,7 @@ impl RetryPolicy {
                     Some(context) => Arc::clone(context),
                     None => Context::of_or_insert(request.extensions_mut()),
                 };
-                context.set_clock(self.config.clock);
+                context.set_clock(self.config().clock);
                 context.started_or(call_began);
                 context.failed(attempt);
                 self.session.context = Some(context);
@@ -253,8 +264,8 @@ where
             && response.extensions().get::<ServiceException>().is_none()
             && response.extensions().get::<Stale>().is_none()
             && self.session.context.is_none()
-            && self.config.statuses.is_empty()
-            && self.config.classify.response.is_none()
+            && self.config().statuses.is_empty()
+            && self.config().classify.response.is_none()
         {
             return None;
         }
@@ -267,8 +278,13 @@ where
         if self.session.context.is_none() {
             // The first attempt of a call: tower asks the layer's own policy, then clones it for the call.
             self.session.began = Some(now);
+            self.session.config = None;
             if let Some(context) = Context::of(request.extensions()) {
-                context.set_clock(self.config.clock);
+                let settings = context.settings();
+                if let Some(policy) = settings.and_then(|settings| settings.retry.as_ref()) {
+                    self.session.config = Some(Arc::clone(&policy.config));
+                }
+                context.set_clock(self.config().clock);
             }
         }
         self.session.attempt_began = Some(now);
@@ -279,9 +295,9 @@ where
 impl fmt::Debug for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RetryPolicy")
-            .field("limits", &self.config.limits)
-            .field("budget", &self.config.clock.budget)
-            .field("max_park", &self.config.clock.max_park)
+            .field("limits", &self.config().limits)
+            .field("budget", &self.config().clock.budget)
+            .field("max_park", &self.config().clock.max_park)
             .finish_non_exhaustive()
     }
 }

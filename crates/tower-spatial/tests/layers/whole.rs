@@ -158,3 +158,47 @@ async fn a_hundred_workers_get_their_answers_through_sixteen_permits() {
         "three failures, each repeated"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_has_its_own_patience_where_the_outermost_layer_knows_the_endpoints() {
+    use tower_spatial::EndpointSettings;
+    use tower_spatial::retry::{GaveUp, StopReason};
+    use tower_spatial::{find, timeout::attempt::AttemptTimeoutLayer};
+
+    let hasty = RetryPolicy::builder().attempts(2).build().unwrap();
+    let settings = EndpointSettings::new()
+        .retry(hasty)
+        .head_timeout(Duration::from_secs(1));
+    let endpoints = Endpoints::builder()
+        .endpoint("tiles", ["tiles.example"], settings)
+        .build()
+        .unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&requests);
+    let client = ServiceBuilder::new()
+        .layer(DeadlineLayer::new().endpoints(endpoints))
+        .layer(RetryLayer::new(
+            RetryPolicy::builder().attempts(3).build().unwrap(),
+        ))
+        .layer(AttemptTimeoutLayer::new().fixed())
+        .service(service_fn(move |_: Request<NoBody>| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<http::Response<NoBody>, std::io::Error>>()
+        }));
+    for (host, attempts, each) in [("tiles", 2, 1), ("other", 3, 180)] {
+        let request = Request::get(format!("http://{host}.example/?REQUEST=GetMap"));
+        let error = client
+            .clone()
+            .oneshot(request.body(NoBody::new()).unwrap())
+            .await
+            .unwrap_err();
+        let gave_up = find::<GaveUp>(&error).unwrap();
+        assert_eq!(gave_up.reason(), StopReason::Attempts);
+        let took = gave_up
+            .attempts()
+            .iter()
+            .map(|attempt| attempt.took().as_secs());
+        assert_eq!(took.collect::<Vec<_>>(), vec![each; attempts]);
+    }
+    assert_eq!(requests.load(Ordering::Relaxed), 5);
+}

@@ -12,6 +12,7 @@ mod registry;
 mod settings;
 mod state;
 
+pub(crate) use registry::EndpointsId;
 pub use registry::{EndpointName, Endpoints, EndpointsBuilder};
 pub use settings::{EndpointSettings, EndpointsError};
 pub use state::EndpointsState;

@@ -12,6 +12,7 @@ use tokio::time::{Duration, Instant};
 use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
 use super::settings::{Part, Parts, Settings};
 use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
+use crate::call::Context;
 
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
 ///
@@ -120,6 +121,11 @@ impl Endpoints {
     /// The same for a request, which may name its endpoint with an [`EndpointName`].
     #[inline]
     pub(crate) fn find_for(&self, uri: &Uri, extensions: &Extensions) -> Arc<Endpoint> {
+        if let Some(context) = Context::of(extensions)
+            && let Some(endpoint) = context.endpoint_of(uri, self.id())
+        {
+            return Arc::clone(endpoint);
+        }
         if self.0.has_names.load(Ordering::Relaxed)
             && let Some(EndpointName(name)) = extensions.get()
             && let Some(endpoint) = self.configured(name)
@@ -127,6 +133,11 @@ impl Endpoints {
             return endpoint;
         }
         self.find(uri)
+    }
+
+    /// Tells them apart from others.
+    pub(crate) fn id(&self) -> EndpointsId {
+        EndpointsId(Arc::as_ptr(&self.0).addr())
     }
 
     fn configured(&self, name: &str) -> Option<Arc<Endpoint>> {
@@ -249,6 +260,10 @@ pub struct EndpointsBuilder {
     max_endpoints: Option<usize>,
     idle_timeout: Option<Duration>,
 }
+
+/// Tells [`Endpoints`] that live apart; clones have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointsId(usize);
 
 /// Names the endpoint that a request belongs to, as a request extension: for endpoints without hosts, and where the same
 /// host is called with different patience.

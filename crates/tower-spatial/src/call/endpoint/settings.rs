@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use load_control::{AdaptiveSettings, BreakerSettings, LimitSettings, LoadSettings};
 use tokio::time::{Duration, Instant};
 
+use crate::exception::Dialects;
+use crate::retry::RetryPolicy;
 use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 
 /// What one endpoint, or every unknown one, is asked to bear. What is not set is inherited: an endpoint's from the
@@ -28,6 +30,10 @@ pub struct EndpointSettings {
     retry_after_max: Option<Duration>,
     queue_timeout: Option<Duration>,
     reader_patience: Option<Duration>,
+    retry: Option<RetryPolicy>,
+    timeouts: Timeouts,
+    dialects: Option<Dialects>,
+    published_limit: Option<Arc<str>>,
     fresh: Expected,
     cache_busting: Option<String>,
 }
@@ -66,6 +72,65 @@ impl EndpointSettings {
     #[must_use]
     pub fn retry_after_max(mut self, retry_after_max: Duration) -> Self {
         self.retry_after_max = Some(retry_after_max);
+        self
+    }
+
+    /// How calls are repeated, instead of as the layer's own [`RetryPolicy`] says. Read where a
+    /// [`DeadlineLayer`](crate::timeout::deadline::DeadlineLayer) with endpoints, or a stack of all layers, is outside.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// How long an attempt may take to the answer's head, instead of what an
+    /// [`AttemptTimeoutLayer`](crate::timeout::attempt::AttemptTimeoutLayer) says; `None` is no limit.
+    #[must_use]
+    pub fn head_timeout(mut self, head: impl Into<Option<Duration>>) -> Self {
+        self.timeouts.head = Some(head.into());
+        self
+    }
+
+    /// How long the reader of a body may wait for its next part, likewise; `None` is no limit.
+    #[must_use]
+    pub fn idle_timeout(mut self, idle: impl Into<Option<Duration>>) -> Self {
+        self.timeouts.idle = Some(idle.into());
+        self
+    }
+
+    /// What other clients call the read timeout: the same limit for the head and between parts of the body.
+    #[must_use]
+    pub fn read_timeout(self, read_timeout: Duration) -> Self {
+        self.head_timeout(read_timeout).idle_timeout(read_timeout)
+    }
+
+    /// How long an attempt may take from the call to the end of the body, likewise; `None` is no limit.
+    #[must_use]
+    pub fn whole_timeout(mut self, whole: impl Into<Option<Duration>>) -> Self {
+        self.timeouts.whole = Some(whole.into());
+        self
+    }
+
+    /// How long a connection may take to come about, name and TLS included: what the ready client of `client::hyper` keeps
+    /// to where it knows these endpoints.
+    #[must_use]
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.timeouts.connect = Some(connect_timeout);
+        self
+    }
+
+    /// The dialects that answers are read in, instead of what a
+    /// [`ServiceExceptionLayer`](crate::exception::ServiceExceptionLayer) says.
+    #[must_use]
+    pub fn dialects(mut self, dialects: Dialects) -> Self {
+        self.dialects = Some(dialects);
+        self
+    }
+
+    /// What the operator of the service has published, and where: shown beside the numbers that follow from it.
+    #[must_use]
+    pub fn published_limit(mut self, published_limit: impl Into<Arc<str>>) -> Self {
+        self.published_limit = Some(published_limit.into());
         self
     }
 
@@ -139,8 +204,34 @@ impl EndpointSettings {
             )),
             value => Ok(value.unwrap_or(default)),
         };
+        let timeouts = Timeouts {
+            head: self.timeouts.head.or(defaults.timeouts.head),
+            idle: self.timeouts.idle.or(defaults.timeouts.idle),
+            whole: self.timeouts.whole.or(defaults.timeouts.whole),
+            connect: self.timeouts.connect.or(defaults.timeouts.connect),
+        };
+        for (setting, timeout) in [
+            ("head_timeout", timeouts.head.flatten()),
+            ("idle_timeout", timeouts.idle.flatten()),
+            ("whole_timeout", timeouts.whole.flatten()),
+            ("connect_timeout", timeouts.connect),
+        ] {
+            duration(setting, timeout, Duration::MAX)?;
+        }
         Ok(Settings {
             limit,
+            retry: self.retry.as_ref().or(defaults.retry.as_ref()).cloned(),
+            timeouts,
+            dialects: self
+                .dialects
+                .as_ref()
+                .or(defaults.dialects.as_ref())
+                .cloned(),
+            published_limit: self
+                .published_limit
+                .as_ref()
+                .or(defaults.published_limit.as_ref())
+                .cloned(),
             breaker: self
                 .breaker
                 .clone()
@@ -236,6 +327,15 @@ pub(crate) enum Limit {
     Adaptive(AdaptiveSettings),
 }
 
+/// What an endpoint says of the times of an attempt; the outer `None` says nothing, the inner one no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timeouts {
+    pub(crate) head: Option<Option<Duration>>,
+    pub(crate) idle: Option<Option<Duration>>,
+    pub(crate) whole: Option<Option<Duration>>,
+    pub(crate) connect: Option<Duration>,
+}
+
 /// Settings with every value known, and which gates there are.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -244,6 +344,10 @@ pub(crate) struct Settings {
     pub(crate) retry_after_max: Duration,
     pub(crate) queue_timeout: Duration,
     pub(crate) reader_patience: Duration,
+    pub(crate) retry: Option<RetryPolicy>,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) dialects: Option<Dialects>,
+    pub(crate) published_limit: Option<Arc<str>>,
     pub(crate) fresh: Expected,
     pub(crate) cache_busting: Option<Parameter>,
     /// By which of the three gates there are.
@@ -349,6 +453,10 @@ impl Default for Settings {
             retry_after_max: Duration::from_secs(300),
             queue_timeout: Duration::from_secs(600),
             reader_patience: Duration::from_secs(30),
+            retry: None,
+            timeouts: Timeouts::default(),
+            dialects: None,
+            published_limit: None,
             fresh: Expected::default(),
             cache_busting: None,
             load: Default::default(),

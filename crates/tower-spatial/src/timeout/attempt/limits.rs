@@ -3,9 +3,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http::Extensions;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{AttemptTimedOut, TimeoutKind};
+use crate::call;
 
 /// The limits of attempts; `None` is none.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +18,18 @@ pub(super) struct Limits {
 }
 
 impl Limits {
+    /// With what the endpoint of a request says instead.
+    pub(super) fn of(self, extensions: &Extensions) -> Self {
+        match call::Context::settings_of(extensions) {
+            None => self,
+            Some(settings) => Self {
+                head: settings.timeouts.head.unwrap_or(self.head),
+                idle: settings.timeouts.idle.unwrap_or(self.idle),
+                whole: settings.timeouts.whole.unwrap_or(self.whole),
+            },
+        }
+    }
+
     pub(super) fn times(self, factor: u32) -> Self {
         let times = |limit: Option<Duration>| limit.map(|limit| limit.saturating_mul(factor));
         Self {

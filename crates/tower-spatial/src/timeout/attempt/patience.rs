@@ -49,7 +49,7 @@ impl Options {
         kind: &Kind,
         extensions: &Extensions,
     ) -> Limits {
-        let limits = self.limits;
+        let limits = self.limits.of(extensions);
         let attempts = Context::of(extensions).map(|context| context.attempts());
         // What took less, such as a connect timeout, was not cut off by us.
         let cut_off: Vec<Duration> = attempts

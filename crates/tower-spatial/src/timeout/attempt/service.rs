@@ -38,7 +38,8 @@ where
         let endpoint = options
             .endpoints
             .find_for(request.uri(), request.extensions());
-        let (mut limits, mut kind) = (options.limits, None);
+        let own = options.limits;
+        let (mut limits, mut kind) = (own.of(request.extensions()), None);
         if endpoint.heads().is_watching() && !options.fixed {
             let of = Kind::of(&request);
             limits = options.patient(&endpoint, &of, request.extensions());

@@ -3,11 +3,13 @@ use std::time::Duration;
 use tower_layer::Layer;
 
 use super::DeadlineService;
+use crate::call::Endpoints;
 
 /// Adds a [`DeadlineService`].
 #[derive(Clone, Debug, Default)]
 pub struct DeadlineLayer {
     default: Option<Duration>,
+    endpoints: Option<Endpoints>,
 }
 
 impl DeadlineLayer {
@@ -20,7 +22,16 @@ impl DeadlineLayer {
     pub fn after(duration: Duration) -> Self {
         Self {
             default: Some(duration),
+            endpoints: None,
         }
+    }
+
+    /// Finds the endpoint of a call, once for all layers further inside that were built from the same [`Endpoints`]. They
+    /// go by its settings then, each by its own part.
+    #[must_use]
+    pub fn endpoints(mut self, endpoints: Endpoints) -> Self {
+        self.endpoints = Some(endpoints);
+        self
     }
 }
 
@@ -31,6 +42,7 @@ impl<S> Layer<S> for DeadlineLayer {
         DeadlineService {
             inner,
             default: self.default,
+            endpoints: self.endpoints.clone(),
         }
     }
 }

@@ -10,13 +10,14 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::{DeadlineBody, ResponseFuture};
-use crate::call::{self, Deadline};
+use crate::call::{self, Deadline, Endpoints, Place};
 
 /// See the [module](super).
 #[derive(Clone, Debug)]
 pub struct DeadlineService<S> {
     pub(super) inner: S,
     pub(super) default: Option<Duration>,
+    pub(super) endpoints: Option<Endpoints>,
 }
 
 impl<S, B, R> Service<Request<B>> for DeadlineService<S>
@@ -34,13 +35,18 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let endpoints = self.endpoints.as_ref();
+        let place = endpoints.map(|endpoints| Place::of(&request, endpoints));
         let extensions = request.extensions_mut();
         if extensions.get::<Deadline>().is_none()
             && let Some(default) = self.default
         {
             extensions.insert(Deadline::after(default));
         }
-        let context = call::Context::insert(extensions);
+        let context = match place {
+            Some(place) => call::Context::insert_for(place, extensions),
+            None => call::Context::insert(extensions),
+        };
         // Boxed, and only where there is a deadline: a timer is larger than all the rest of the future.
         let timer = Deadline::of(extensions).map(|at| Box::pin(sleep_until(at)));
         // Law 1: where it has passed already, nothing is sent.
