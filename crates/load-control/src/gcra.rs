@@ -68,6 +68,21 @@ impl Quota {
         Duration::from_nanos(self.spacing)
     }
 
+    /// How many may go in every period.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// How many may go at once after a pause.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// The period.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.period)
+    }
+
     /// When something of this weight may go, where what went before has been paid for at `arrival`.
     fn earliest(&self, arrival: u64, weight: u32) -> u64 {
         match weight.checked_sub(self.burst) {
@@ -78,6 +93,12 @@ impl Quota {
 
     fn cost(&self, weight: u32) -> u64 {
         self.spacing.saturating_mul(u64::from(weight))
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {:?}", self.limit, self.period())
     }
 }
 
@@ -148,6 +169,11 @@ impl Quotas {
             quotas: quotas.into(),
             epoch: now,
         })
+    }
+
+    /// Each of them.
+    pub fn as_slice(&self) -> &[Quota] {
+        &self.quotas
     }
 
     fn nanoseconds(&self, at: Instant) -> u64 {

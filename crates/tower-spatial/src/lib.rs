@@ -3,7 +3,8 @@
 //!
 //! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), [`StaggerLayer`](stagger::StaggerLayer), tower's
 //! `RetryLayer` with a [`RetryPolicy`](retry::RetryPolicy), [`FreshnessLayer`](verify::freshness::FreshnessLayer),
-//! [`ConcurrencyLimitLayer`], [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
+//! [`ConcurrencyLimitLayer`], [`RateLimitLayer`], [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or
+//! tower's `TimeoutLayer`,
 //! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
 //! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
 //! `client-hyper` and `reqwest`).
@@ -32,7 +33,8 @@ pub use call::{
 pub use cooldown::{Cooldown, CooldownLayer};
 pub use gate::UnknownHost;
 pub use limit::concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, PermitScope, QueueTimeout};
-pub use load_control::{AdaptiveSettings, BreakerSettings, FailureRate};
+pub use limit::rate::{RateLimit, RateLimitLayer, RateLimited};
+pub use load_control::{AdaptiveSettings, BreakerSettings, FailureRate, InvalidQuota, Quota};
 pub use tower::BoxError;
 
 /// The first error of type `T` in an error's chain of causes, itself included.

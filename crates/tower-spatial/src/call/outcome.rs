@@ -8,6 +8,7 @@ use super::{Cause, TooLate};
 use crate::{
     exception::ServiceExceptionError,
     gate::{CircuitOpen, QueueTimeout, UnknownHost},
+    limit::rate::RateLimited,
     retry::GaveUp,
     timeout::{attempt::AttemptTimedOut, deadline::DeadlineElapsed},
     verify::freshness::{Stale, StaleError},
@@ -248,7 +249,11 @@ mod errors {
                 statuses,
             ));
         }
-        if error.is::<QueueTimeout>() || error.is::<UnknownHost>() || error.is::<TooLate>() {
+        if error.is::<QueueTimeout>()
+            || error.is::<RateLimited>()
+            || error.is::<UnknownHost>()
+            || error.is::<TooLate>()
+        {
             return Some(Outcome::never_executed_by(
                 Verdict::Permanent,
                 Cause::NotAdmitted,

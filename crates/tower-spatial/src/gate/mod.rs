@@ -12,6 +12,7 @@ mod service;
 pub use body::ResponseBody;
 pub use error::{CircuitOpen, QueueTimeout, UnknownHost};
 pub use future::ResponseFuture;
+pub(crate) use outcome::KeyPaused;
 pub(crate) use service::{Gate, Options};
 
 /// What ends a permit.

@@ -1,2 +1,3 @@
 //! Limits on what one host is asked to bear.
 pub mod concurrency;
+pub mod rate;

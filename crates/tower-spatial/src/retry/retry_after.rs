@@ -36,6 +36,22 @@ impl RetryAfter {
         Self::read_in(headers, now, &milliseconds)
     }
 
+    /// Until a quota is renewed of which this answer, throttled or not, says that nothing is left.
+    pub(crate) fn of_spent_quota(headers: &HeaderMap, now: SystemTime) -> Option<Self> {
+        let says = |name: &HeaderName| {
+            let name = name.as_str();
+            name.ends_with("-remaining") || name == "ratelimit"
+        };
+        // Most answers say nothing; this costs less than asking for each name.
+        if !headers.keys().any(says) || is_cached(headers) {
+            return None;
+        }
+        let sent = text(headers, DATE).and_then(date::parse).unwrap_or(now);
+        quota::until_reset_of_spent(headers, sent)
+            .filter(|hint| !hint.is_zero())
+            .map(Self)
+    }
+
     /// How long to wait from the arrival of the answer.
     pub fn duration(self) -> Duration {
         self.0
@@ -46,10 +62,7 @@ impl RetryAfter {
         now: SystemTime,
         delta: &dyn Fn(&str) -> Option<Duration>,
     ) -> Option<Self> {
-        if text(headers, AGE)
-            .and_then(|age| age.parse::<u64>().ok())
-            .is_some_and(|age| age > 0)
-        {
+        if is_cached(headers) {
             return None;
         }
         // Against the server's own clock a skew between the two does not matter.
@@ -70,6 +83,12 @@ impl RetryAfter {
 /// Headers of API gateways and object stores that count milliseconds.
 const MILLISECOND_HEADERS: [&str; 3] =
     ["retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"];
+
+fn is_cached(headers: &HeaderMap) -> bool {
+    text(headers, AGE)
+        .and_then(|age| age.parse::<u64>().ok())
+        .is_some_and(|age| age > 0)
+}
 
 fn text(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(readable)
@@ -124,6 +143,16 @@ mod quota {
         })
     }
 
+    /// The same where it must say itself that nothing is left.
+    pub(super) fn until_reset_of_spent(headers: &HeaderMap, sent: SystemTime) -> Option<Duration> {
+        structured(headers).or_else(|| {
+            FAMILIES
+                .iter()
+                .filter(|family| left(headers, family).is_some_and(|left| left <= 0.0))
+                .find_map(|family| longest(headers, family.reset, |value| moment(value, sent)))
+        })
+    }
+
     struct Family {
         remaining: &'static str,
         reset: &'static str,
@@ -150,8 +179,11 @@ mod quota {
 
     /// Something that is left says that this limit is not what was hit.
     fn is_spent(headers: &HeaderMap, family: &Family) -> bool {
-        let left = text(headers, family.remaining).and_then(|left| left.parse::<f64>().ok());
-        left.is_none_or(|left| left <= 0.0)
+        left(headers, family).is_none_or(|left| left <= 0.0)
+    }
+
+    fn left(headers: &HeaderMap, family: &Family) -> Option<f64> {
+        text(headers, family.remaining)?.parse().ok()
     }
 
     /// A number above 10^9 is an epoch, one above 10^12 an epoch in milliseconds, a smaller one a delta in seconds;

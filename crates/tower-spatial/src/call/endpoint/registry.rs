@@ -13,6 +13,7 @@ use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
 use super::settings::{Part, Parts, Settings};
 use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 use crate::call::Context;
+use crate::limit::rate::MemoryStore;
 
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
 ///
@@ -60,6 +61,7 @@ struct Registry {
     /// For requests without an authority.
     no_authority: Arc<Endpoint>,
     overflow: Arc<Endpoint>,
+    rates: Arc<MemoryStore>,
     hasher: DefaultHashBuilder,
     known: Mutex<Known>,
     max_endpoints: usize,
@@ -116,6 +118,11 @@ impl Endpoints {
             let host = host::normalize(origin.host, &mut buffer);
             registry.find(host, origin.port, uri)
         }
+    }
+
+    /// When what went where and with which key.
+    pub(crate) fn rates(&self) -> &Arc<MemoryStore> {
+        &self.0.rates
     }
 
     /// The same for a request, which may name its endpoint with an [`EndpointName`].
@@ -465,6 +472,7 @@ impl Registry {
             first: OnceLock::new(),
             no_authority: shared(NO_AUTHORITY),
             overflow: shared(OVERFLOW),
+            rates: Arc::default(),
             hasher: DefaultHashBuilder::default(),
             known: Mutex::new(Known {
                 table: HashTable::new(),

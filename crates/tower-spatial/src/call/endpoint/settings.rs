@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use load_control::{AdaptiveSettings, BreakerSettings, LimitSettings, LoadSettings};
+use load_control::{AdaptiveSettings, BreakerSettings, LimitSettings, LoadSettings, Quota, Quotas};
 use tokio::time::{Duration, Instant};
 
 use crate::exception::Dialects;
@@ -36,6 +36,7 @@ pub struct EndpointSettings {
     published_limit: Option<Arc<str>>,
     fresh: Expected,
     cache_busting: Option<String>,
+    rate: Option<Vec<Quota>>,
 }
 
 impl EndpointSettings {
@@ -171,6 +172,14 @@ impl EndpointSettings {
         self
     }
 
+    /// How often it may be asked with one key: one to three quotas that hold at once, or none, which is any rate; by
+    /// default any. For a [`RateLimitLayer`](crate::RateLimitLayer).
+    #[must_use]
+    pub fn rate(mut self, quotas: impl IntoIterator<Item = Quota>) -> Self {
+        self.rate = Some(quotas.into_iter().collect());
+        self
+    }
+
     /// Checked, and completed from `defaults`. `endpoint` is for the error; `None` are the defaults themselves.
     pub(super) fn resolve(
         &self,
@@ -248,6 +257,14 @@ impl EndpointSettings {
                 self.reader_patience,
                 defaults.reader_patience,
             )?,
+            rate: match self.rate.as_deref() {
+                None => defaults.rate.clone(),
+                Some([]) => None,
+                Some(quotas) => Some(
+                    Quotas::new(quotas, rate_epoch())
+                        .map_err(|invalid| refuse("rate", invalid.to_string()))?,
+                ),
+            },
             fresh: self.fresh.or(defaults.fresh),
             cache_busting: match &self.cache_busting {
                 None => defaults.cache_busting.clone(),
@@ -348,6 +365,7 @@ pub(crate) struct Settings {
     pub(crate) timeouts: Timeouts,
     pub(crate) dialects: Option<Dialects>,
     pub(crate) published_limit: Option<Arc<str>>,
+    pub(crate) rate: Option<Quotas>,
     pub(crate) fresh: Expected,
     pub(crate) cache_busting: Option<Parameter>,
     /// By which of the three gates there are.
@@ -457,11 +475,26 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             dialects: None,
             published_limit: None,
+            rate: None,
             fresh: Expected::default(),
             cache_busting: None,
             load: Default::default(),
         }
     }
+}
+
+/// What the times of all rates count from, so that what is counted outlives new settings.
+fn rate_epoch() -> std::time::Instant {
+    static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
+    *EPOCH.get_or_init(|| {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "an origin: no time is told by it"
+        )]
+        let now = std::time::Instant::now();
+        // Before any clock of a test that was paused a little earlier.
+        now.checked_sub(Duration::from_secs(3600)).unwrap_or(now)
+    })
 }
 
 fn checked_adaptive(adaptive: &AdaptiveSettings) -> Result<(), (&'static str, String)> {
