@@ -5,6 +5,7 @@ mod deadline;
 mod exception;
 mod freshness;
 mod hostile;
+mod idempotency;
 mod rate;
 mod replay;
 mod retry;
