@@ -177,12 +177,7 @@ impl Row {
             },
             ..BreakerSettings::default()
         };
-        let mut settings = EndpointSettings::new().breaker(breaker);
-        if scenario.workers() > MANY {
-            // Bodies are read at once, so nobody has to look after those of others: ten thousand who do every few seconds
-            // are most of what a run costs.
-            settings = settings.reader_patience(QUEUE_TIMEOUT);
-        }
+        let settings = EndpointSettings::new().breaker(breaker);
         let adaptive = |start, ceiling| AdaptiveSettings {
             start,
             ceiling,
@@ -190,7 +185,7 @@ impl Row {
         };
         // Where ten thousand call, one starts higher and ends nowhere.
         let (start, ceiling) = match scenario.workers() {
-            ..=MANY => (4, AdaptiveSettings::default().ceiling),
+            ..1_000 => (4, AdaptiveSettings::default().ceiling),
             _ => (16, 1_024),
         };
         match self {
@@ -325,7 +320,13 @@ where
 
 fn endpoints(settings: EndpointSettings) -> Endpoints {
     Endpoints::builder()
-        .defaults(settings.queue_timeout(QUEUE_TIMEOUT))
+        .defaults(
+            settings
+                .queue_timeout(QUEUE_TIMEOUT)
+                // Bodies are read at once, so nobody has to look after those of others: ten thousand who do every few
+                // seconds are most of what a run would cost.
+                .reader_patience(QUEUE_TIMEOUT),
+        )
         .build()
         .expect("endpoints")
 }
@@ -333,9 +334,6 @@ fn endpoints(settings: EndpointSettings) -> Endpoints {
 fn static_limit(limit: usize) -> EndpointSettings {
     EndpointSettings::new().concurrency(limit)
 }
-
-/// Workers of a large fleet are more.
-const MANY: usize = 1_000;
 
 pub(crate) const URI: &str =
     "https://maps.example.org/wms?SERVICE=WMS&VERSION=1.3.0&REQUEST=GetMap&LAYERS=roads";

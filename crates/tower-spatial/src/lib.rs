@@ -3,8 +3,8 @@
 //!
 //! Outermost first: [`DeadlineLayer`](timeout::deadline::DeadlineLayer), [`StaggerLayer`](stagger::StaggerLayer), tower's
 //! `RetryLayer` with a [`RetryPolicy`](retry::RetryPolicy), [`FreshnessLayer`](verify::freshness::FreshnessLayer),
-//! [`ConcurrencyLimitLayer`], [`RateLimitLayer`], [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or
-//! tower's `TimeoutLayer`,
+//! `CompletenessLayer` (feature `completeness`, [`verify::completeness`]), [`ConcurrencyLimitLayer`],
+//! [`RateLimitLayer`], [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
 //! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
 //! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
 //! `client-hyper` and `reqwest`).

@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::gather::Tail;
-use super::{Format, Incomplete};
+use super::{Format, Found, Incomplete};
 
 /// The end of central directory record, the longest comment, and what zip64 puts before it (APPNOTE 4.3.14 to 4.3.16).
 const ZIP_TAIL: usize = 22 + 0xFFFF + 20 + 56;
@@ -129,15 +129,21 @@ pub(super) struct Csv {
     /// The last quote closed a field; one that follows at once is the second of a pair that stands for a quote.
     closed: bool,
     last: u8,
+    lines: u64,
 }
 
 impl Csv {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        for at in memchr::memchr_iter(b'"', bytes) {
+        for at in memchr::memchr2_iter(b'"', b'\n', bytes) {
             let before = match at {
                 0 => self.last,
                 at => bytes[at - 1],
             };
+            if bytes[at] == b'\n' {
+                // An empty line is none.
+                self.lines += u64::from(!self.quoted && before != b'\n');
+                continue;
+            }
             (self.quoted, self.closed) = match (self.quoted, before) {
                 (true, _) => (false, true),
                 (false, b'"') if self.closed => (true, false),
@@ -149,13 +155,16 @@ impl Csv {
         self.last = bytes.last().copied().unwrap_or(self.last);
     }
 
-    pub(super) fn finish(&self, came: u64) -> Result<(), Incomplete> {
-        if !self.quoted && matches!(self.last, b'\n' | b'\r' | 0) {
-            return Ok(());
+    pub(super) fn finish(&self, came: u64) -> Result<Found, Incomplete> {
+        if self.quoted || !matches!(self.last, b'\n' | b'\r' | 0) {
+            return Err(Incomplete::NotClosed {
+                format: Format::Csv,
+                came,
+            });
         }
-        Err(Incomplete::NotClosed {
-            format: Format::Csv,
-            came,
+        Ok(Found {
+            members: Some(self.lines.saturating_sub(1)),
+            ..Found::default()
         })
     }
 }

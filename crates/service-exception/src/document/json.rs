@@ -1,4 +1,4 @@
-use memchr::memchr2;
+use memchr::{memchr2, memmem};
 
 use super::capture::{self, Capture};
 use super::{Format, Found, Incomplete, scan};
@@ -65,6 +65,7 @@ enum Key {
     /// Marks Overpass, as `elements` does.
     Osm,
     Context,
+    Links,
     Remark,
     Error,
     Exceptions,
@@ -82,6 +83,7 @@ struct Members {
     collections: Option<u64>,
     returned: Option<u64>,
     matched: Option<u64>,
+    has_next: bool,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +96,7 @@ struct Seen {
 }
 
 const LONGEST_KEY: usize = 32;
-const LONGEST_VALUE: usize = 2048;
+const LONGEST_VALUE: usize = 4096;
 /// Bytes that are looked at together where nothing but their brackets counts.
 const BLOCK: usize = 32;
 /// Below this depth every bracket counts by itself: the outermost value, its members, and the elements of an array.
@@ -196,6 +198,7 @@ impl Json {
             members,
             announced: self.members.returned,
             matched: self.members.matched,
+            has_next: self.members.has_next,
         })
     }
 
@@ -459,7 +462,7 @@ impl Json {
         self.expects_key = false;
         let has_members = self.members.features.is_some() || self.seen.is_overpass;
         let wanted = match self.key {
-            Key::Type | Key::Returned | Key::Matched => true,
+            Key::Type | Key::Returned | Key::Matched | Key::Links => true,
             Key::Remark => {
                 self.seen.remark = Some((at, Vec::new()));
                 true
@@ -494,6 +497,7 @@ impl Json {
             (b"elements", _) => Key::Elements,
             (b"osm3s", _) => Key::Osm,
             (b"context" | b"search:metadata", _) => Key::Context,
+            (b"links", _) => Key::Links,
             (b"remark", _) => Key::Remark,
             (b"error", _) => Key::Error,
             (b"exceptions", _) => Key::Exceptions,
@@ -515,6 +519,8 @@ impl Json {
             Key::Type => self.seen.is_feature = text == b"\"Feature\"",
             Key::Returned => self.members.returned = number(),
             Key::Matched => self.members.matched = number(),
+            // RFC 8288: the relation of a link.
+            Key::Links => self.members.has_next = memmem::find(text, b"\"next\"").is_some(),
             Key::Remark => {
                 if let Some((_, remark)) = &mut self.seen.remark {
                     *remark = value;

@@ -71,6 +71,7 @@ pub struct Whole {
     format: Option<Format>,
     members: Option<u64>,
     matched: Option<u64>,
+    has_next: bool,
 }
 
 impl Whole {
@@ -79,7 +80,7 @@ impl Whole {
         self.format
     }
 
-    /// Members of the feature collection, or of the list of collections, that came.
+    /// Members of the feature collection or of the list of collections that came; of a CSV, its lines but the first.
     pub fn members(&self) -> Option<u64> {
         self.members
     }
@@ -88,6 +89,11 @@ impl Whole {
     /// those of further pages are among them.
     pub fn matched(&self) -> Option<u64> {
         self.matched
+    }
+
+    /// Whether the document names a next page: it is one page of several, whatever was asked for.
+    pub fn has_next(&self) -> bool {
+        self.has_next
     }
 }
 
@@ -157,6 +163,7 @@ struct Found {
     members: Option<u64>,
     announced: Option<u64>,
     matched: Option<u64>,
+    has_next: bool,
 }
 
 /// Enough for every magic number, and for the name of a callback.
@@ -252,7 +259,7 @@ impl Document {
             Reader::Zip(zip) => (Format::Zip, plain(zip.finish(came))?),
             Reader::Sqlite(sqlite) => (Format::Sqlite, plain(sqlite.finish(came))?),
             Reader::Words(words) => (words.format(), plain(words.finish(came))?),
-            Reader::Csv(csv) => (Format::Csv, plain(csv.finish(came))?),
+            Reader::Csv(csv) => (Format::Csv, csv.finish(came)?),
             Reader::VectorTile(tile) => (Format::VectorTile, plain(tile.finish(came))?),
         };
         let members = found.members;
@@ -268,6 +275,7 @@ impl Document {
             format: Some(format),
             members,
             matched: found.matched,
+            has_next: found.has_next,
         })
     }
 

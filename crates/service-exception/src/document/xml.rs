@@ -23,6 +23,7 @@ pub(super) struct Xml {
     members: u64,
     announced: Option<u64>,
     matched: Option<u64>,
+    has_next: bool,
     /// The words of an Overpass remark.
     remark: Option<Remark>,
     malformed: Option<u64>,
@@ -126,6 +127,7 @@ impl Xml {
             members: 0,
             announced,
             matched: None,
+            has_next: false,
             remark: None,
             malformed: None,
             foreign: None,
@@ -210,6 +212,7 @@ impl Xml {
             members: is_collection.then_some(self.members),
             announced: self.announced.filter(|_| is_collection),
             matched: self.matched,
+            has_next: self.has_next,
         })
     }
 
@@ -536,6 +539,7 @@ impl Xml {
                 match local_name(name) {
                     b"numberReturned" => self.announced = number,
                     b"numberMatched" => self.matched = number,
+                    b"next" => self.has_next = !value.is_empty(),
                     b"numberOfFeatures" => {
                         self.announced = number;
                         self.matched = number;

@@ -198,3 +198,28 @@ fn one_value_a_line_is_a_sequence() {
         assert!(check(ITEMS, label, cut).is_err(), "{label}");
     }
 }
+
+#[test]
+fn a_next_page_is_seen() {
+    let has_next = |target, label, body: &str| check(target, label, body).unwrap().has_next();
+    let links = r#""links":[{"rel":"self","href":"a"},{"rel" : "next","href":"b"}]"#;
+    assert!(has_next(
+        ITEMS,
+        "application/json",
+        &format!("{{{links},\"features\":[]}}")
+    ));
+    assert!(!has_next(
+        ITEMS,
+        "application/json",
+        r#"{"links":[{"rel":"self"}],"a":"next"}"#
+    ));
+    let xml = "<FeatureCollection next='http://a/'/>";
+    assert!(has_next(GET_FEATURE, "text/xml", xml));
+    assert!(!has_next(
+        GET_FEATURE,
+        "text/xml",
+        "<FeatureCollection next=''/>"
+    ));
+    let csv = "id,name\r\n1,\"a\nb\"\r\n2,c\r\n";
+    assert_eq!(check(CSV, "text/csv", csv).unwrap().members(), Some(2));
+}

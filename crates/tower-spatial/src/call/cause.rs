@@ -3,6 +3,8 @@ use std::fmt;
 use http::StatusCode;
 use service_exception::ServiceException;
 
+use crate::verify::completeness::Problem;
+
 /// What came of an attempt, in a form that can be kept, compared and printed.
 ///
 /// It never holds a URL or a foreign error's text: those can carry keys and passwords.
@@ -40,6 +42,8 @@ pub enum Cause {
     Protocol,
     /// The answer was older than expected.
     Stale,
+    /// The answer was not whole.
+    Incomplete(Problem),
     /// No permit came in time.
     NotAdmitted,
     /// The circuit breaker is open: it was not sent.
@@ -55,6 +59,7 @@ impl fmt::Display for Cause {
             Self::Exception { status, exception } => {
                 return write!(f, "{exception} (status {})", status.as_u16());
             }
+            Self::Incomplete(problem) => return write!(f, "incomplete answer: {problem}"),
             Self::Http2(reason) => return write!(f, "HTTP/2 error {reason}"),
             Self::Refused => "connection refused",
             Self::NotConnected => "no connection",

@@ -11,7 +11,10 @@ use crate::{
     limit::rate::RateLimited,
     retry::GaveUp,
     timeout::{attempt::AttemptTimedOut, deadline::DeadlineElapsed},
-    verify::freshness::{Stale, StaleError},
+    verify::{
+        completeness::{IncompleteError, Problem},
+        freshness::{Stale, StaleError},
+    },
 };
 
 /// What an attempt's result means for a repeat.
@@ -123,6 +126,16 @@ impl Outcome {
             cause,
             never_executed: verdict == Verdict::Throttled,
         }
+    }
+
+    /// An answer that is not whole may be whole the next time, unless what broke it off says otherwise.
+    fn of_problem(problem: &Problem) -> Self {
+        let verdict = match problem.exception().map(ServiceException::disposition) {
+            Some(Disposition::Permanent) => Verdict::Permanent,
+            Some(Disposition::Throttled) => Verdict::Throttled,
+            _ => Verdict::Transient,
+        };
+        Self::new(verdict, Cause::Incomplete(problem.clone()))
     }
 
     /// A retry further inside has ended: repeating it would multiply the two.
@@ -268,6 +281,9 @@ mod errors {
         }
         if let Some(gave_up) = error.downcast_ref::<GaveUp>() {
             return Some(Outcome::of_inner_retry(gave_up));
+        }
+        if let Some(incomplete) = error.downcast_ref::<IncompleteError>() {
+            return Some(Outcome::of_problem(incomplete.problem()));
         }
         if error.is::<StaleError>() || error.is::<Stale>() {
             return Some(Outcome::new(Verdict::Transient, Cause::Stale));

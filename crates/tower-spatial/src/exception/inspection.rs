@@ -405,7 +405,7 @@ where
 
 /// How the body is encoded, as far as a copy of its head can be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Identity,
     #[cfg(feature = "decode")]
     Gzip,
@@ -415,7 +415,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut found = Self::Identity;
         for value in headers.get_all(header::CONTENT_ENCODING) {
             let Ok(value) = value.to_str() else {
@@ -451,7 +451,7 @@ fn may_be_encoded(first: &[u8]) -> bool {
 }
 
 /// Answers that go on for as long as both sides like.
-fn is_endless(headers: &HeaderMap) -> bool {
+pub(crate) fn is_endless(headers: &HeaderMap) -> bool {
     label(headers).is_some_and(|label| {
         [
             "text/event-stream",

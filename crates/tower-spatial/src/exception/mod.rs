@@ -60,6 +60,8 @@ mod service;
 pub use body::InspectedBody;
 pub use error::ServiceExceptionError;
 pub use future::ResponseFuture;
+#[cfg(feature = "completeness")]
+pub(crate) use inspection::{Encoding, is_endless};
 pub use layer::ServiceExceptionLayer;
 pub use service::ServiceExceptionService;
 pub use service_exception::{Dialects, Disposition, Operation, ServiceException};

@@ -88,7 +88,7 @@ fn tell(permit: &mut Permit, outcome: &Outcome) {
         (Verdict::Permanent, _) => nothing,
         // Its connection was gone before: the next one may find the host well.
         (_, Cause::NotSent | Cause::NotAdmitted | Cause::CircuitOpen) => nothing,
-        (_, Cause::Stale) => Load::Neutral,
+        (_, Cause::Stale | Cause::Incomplete(_)) => Load::Neutral,
         (Verdict::Transient, Cause::Refused) => Load::Unavailable { refused: true },
         (Verdict::Transient, _) => Load::Unavailable { refused: false },
         (Verdict::Throttled, _) => Load::Throttled,

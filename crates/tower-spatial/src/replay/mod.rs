@@ -2,7 +2,6 @@
 
 mod body;
 mod repeatable;
-mod shared;
 
 pub use body::{BodyNotRepeatable, ReplayBody};
-pub use repeatable::{JudgeHead, Keep, NotRepeatable, RepeatableBody};
+pub use repeatable::RepeatableBody;

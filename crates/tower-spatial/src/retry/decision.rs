@@ -4,10 +4,7 @@ use load_control::{Backoff, Budget, Exceeded};
 use rand::Rng;
 
 use super::StopReason;
-use crate::{
-    call::{Cause, Outcome, Verdict},
-    replay::NotRepeatable,
-};
+use crate::call::{Cause, Outcome, Verdict};
 
 /// The numbers of a policy.
 #[derive(Clone, Debug)]
@@ -37,8 +34,7 @@ pub(crate) struct Situation<'a> {
     /// How often the backoff has doubled.
     pub(crate) backoff_step: u32,
     pub(crate) safe_to_repeat: bool,
-    /// Why the request's body cannot be sent again; `None` where it can.
-    pub(crate) body: Option<NotRepeatable>,
+    pub(crate) repeatable: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,11 +69,8 @@ impl Decision {
         if !situation.safe_to_repeat && *outcome.cause() != Cause::CircuitOpen {
             return Self::Stop(StopReason::Unsafe);
         }
-        if let Some(why) = situation.body {
-            return Self::Stop(match why {
-                NotRepeatable::TooLong { cap } => StopReason::BodyTooLong { cap },
-                _ => StopReason::BodyNotRepeatable,
-            });
+        if !situation.repeatable {
+            return Self::Stop(StopReason::BodyNotRepeatable);
         }
         if outcome.verdict() == Verdict::Ambiguous {
             let same_again = situation.previous == Some(outcome.cause());
@@ -153,7 +146,7 @@ mod tests {
             stands_still_for: Duration::ZERO,
             backoff_step: 0,
             safe_to_repeat: true,
-            body: None,
+            repeatable: true,
         }
     }
 
@@ -197,7 +190,7 @@ mod tests {
             let outcome = outcome(verdict);
             let situation = Situation {
                 safe_to_repeat: false,
-                body: Some(NotRepeatable::Sent),
+                repeatable: false,
                 ..situation(&outcome)
             };
             assert_eq!(decide(&situation), Decision::Pass);
@@ -213,7 +206,7 @@ mod tests {
         };
         assert_eq!(decide(&unsafe_one), Decision::Stop(StopReason::Unsafe));
         let spent = Situation {
-            body: Some(NotRepeatable::Sent),
+            repeatable: false,
             ..situation(&outcome)
         };
         assert_eq!(

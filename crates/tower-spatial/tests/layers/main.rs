@@ -1,11 +1,12 @@
 //! The layers by themselves and together, under paused time over in-memory services.
 
 mod attempt_timeout;
+#[cfg(feature = "completeness")]
+mod completeness;
 mod deadline;
 mod exception;
 mod freshness;
 mod hostile;
-mod idempotency;
 mod rate;
 mod replay;
 mod retry;
