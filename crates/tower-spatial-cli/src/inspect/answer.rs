@@ -15,6 +15,7 @@ use tower_spatial::{
     find,
     replay::{RepeatableBody, ReplayBody},
     retry::{RetryAfter, is_safe_to_repeat},
+    verify::completeness::{Check, IncompleteError, Problem, Whole},
 };
 
 use super::question::Question;
@@ -26,8 +27,10 @@ pub(super) struct Judged {
     pub(super) exception: Option<ServiceException>,
     pub(super) retry_after: Option<Duration>,
     pub(super) safe_to_repeat: bool,
-    /// `None`: the framing does not tell.
+    /// `None`: neither framing nor document tells.
     pub(super) complete: Option<bool>,
+    /// What is missing, in words.
+    pub(super) missing: Option<String>,
 }
 
 /// Sends `raw` over an in-memory pipe to hyper's client, through the layers.
@@ -59,6 +62,7 @@ pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -
                 retry_after: None,
                 safe_to_repeat,
                 complete: Some(false),
+                missing: Some("expected a head, and none came".to_owned()),
             };
         }
     };
@@ -67,7 +71,13 @@ pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -
     let framed = parts.headers.contains_key(header::CONTENT_LENGTH)
         || parts.headers.contains_key(header::TRANSFER_ENCODING)
         || body.is_end_stream();
-    let (bytes, cut) = read(body).await;
+    let asked = Asked::new(&question.method, &question.uri, &question.headers)
+        .with_operation(operation.clone());
+    let mut check = Check::new(&asked, parts.status, &parts.headers);
+    let (bytes, cut) = read(body, &mut check).await;
+    let whole: Result<Whole, BoxError> = check
+        .finish()
+        .map_err(|problem| IncompleteError::new(problem).into());
     if parts
         .extensions
         .get::<ServiceException>()
@@ -79,8 +89,12 @@ pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -
     let exception = parts.extensions.get::<ServiceException>().cloned();
     let response = Response::from_parts(parts, ());
     let mut outcome = Outcome::of_response(&response);
-    if let (Verdict::Success, Some(error)) = (outcome.verdict(), &cut) {
-        outcome = Outcome::of_error(error);
+    if outcome.verdict() == Verdict::Success {
+        match (&cut, &whole) {
+            (Some(error), _) => outcome = Outcome::of_error(error),
+            (None, Err(error)) => outcome = Outcome::of_error(error),
+            (None, Ok(_)) => {}
+        }
     }
     let now = std::time::SystemTime::now();
     let read = if milliseconds {
@@ -95,10 +109,19 @@ pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -
         outcome,
         exception,
         safe_to_repeat,
-        complete: if cut.is_some() {
-            Some(false)
-        } else {
-            framed.then_some(true)
+        complete: match (&cut, &whole) {
+            (None, Ok(whole)) => (framed || whole.format().is_some()).then_some(true),
+            _ => Some(false),
+        },
+        missing: match (cut, whole) {
+            (_, Err(error)) => find::<Problem>(&error).map(Problem::to_string),
+            (Some(_), Ok(_)) => {
+                let came = bytes.len();
+                Some(format!(
+                    "expected more, the connection ended after {came} bytes"
+                ))
+            }
+            (None, Ok(_)) => None,
         },
     }
 }
@@ -126,9 +149,10 @@ async fn send(
     sender.send_request(request).await
 }
 
-/// All that arrives, up to a bound, and the error that ended it.
+/// What arrives, kept up to a bound and checked to its end, and the error that ended it.
 async fn read(
     mut body: impl Body<Data = Bytes, Error = hyper::Error> + Unpin,
+    check: &mut Check,
 ) -> (Bytes, Option<BoxError>) {
     let mut bytes = Vec::new();
     loop {
@@ -136,10 +160,11 @@ async fn read(
             None => return (bytes.into(), None),
             Some(Err(error)) => return (bytes.into(), Some(error.into())),
             Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref()
-                    && bytes.len() < MAX_BODY
-                {
-                    bytes.extend_from_slice(data);
+                if let Some(data) = frame.data_ref() {
+                    check.push(data);
+                    if bytes.len() < MAX_BODY {
+                        bytes.extend_from_slice(data);
+                    }
                 }
             }
         }

@@ -21,6 +21,8 @@ pub(super) struct Report {
     retry_after_ms: Option<u64>,
     safe_to_repeat: bool,
     complete: Option<bool>,
+    /// What is missing.
+    missing: Option<String>,
     why: String,
 }
 
@@ -33,6 +35,7 @@ impl Report {
             retry_after,
             safe_to_repeat,
             complete,
+            missing,
         } = judged;
         let verdict = match outcome.verdict() {
             Verdict::Success => "ok",
@@ -71,6 +74,7 @@ impl Report {
                 .map(|hint| u64::try_from(hint.as_millis()).unwrap_or(u64::MAX)),
             safe_to_repeat,
             complete,
+            missing,
             why: format!("{}: {what_follows}", outcome.cause()),
         }
     }
@@ -112,10 +116,12 @@ impl Report {
         line("safe to repeat", Some(yes_or_no(self.safe_to_repeat)))?;
         line(
             "complete",
-            Some(
-                self.complete
+            Some(match &self.missing {
+                Some(missing) => format!("no: {missing}"),
+                None => self
+                    .complete
                     .map_or_else(|| "unknown".to_owned(), yes_or_no),
-            ),
+            }),
         )
     }
 }

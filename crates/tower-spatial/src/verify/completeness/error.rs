@@ -45,11 +45,8 @@ pub enum Problem {
 }
 
 impl IncompleteError {
-    #[cfg_attr(
-        not(feature = "completeness"),
-        expect(dead_code, reason = "made by the layer")
-    )]
-    pub(crate) fn new(problem: Problem) -> Self {
+    /// The error of an answer of which `problem` was found, by a `Check` or otherwise.
+    pub fn new(problem: Problem) -> Self {
         Self { problem }
     }
 
