@@ -4,5 +4,6 @@ mod clients;
 mod composition;
 mod connections;
 mod failures;
+mod idempotency;
 mod streams;
 mod support;
