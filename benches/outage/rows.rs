@@ -177,7 +177,12 @@ impl Row {
             },
             ..BreakerSettings::default()
         };
-        let settings = EndpointSettings::new().breaker(breaker);
+        let mut settings = EndpointSettings::new().breaker(breaker);
+        if scenario.workers() > MANY {
+            // Bodies are read at once, so nobody has to look after those of others: ten thousand who do every few seconds
+            // are most of what a run costs.
+            settings = settings.reader_patience(QUEUE_TIMEOUT);
+        }
         let adaptive = |start, ceiling| AdaptiveSettings {
             start,
             ceiling,
@@ -185,7 +190,7 @@ impl Row {
         };
         // Where ten thousand call, one starts higher and ends nowhere.
         let (start, ceiling) = match scenario.workers() {
-            ..1_000 => (4, AdaptiveSettings::default().ceiling),
+            ..=MANY => (4, AdaptiveSettings::default().ceiling),
             _ => (16, 1_024),
         };
         match self {
@@ -320,13 +325,7 @@ where
 
 fn endpoints(settings: EndpointSettings) -> Endpoints {
     Endpoints::builder()
-        .defaults(
-            settings
-                .queue_timeout(QUEUE_TIMEOUT)
-                // Bodies are read at once, so nobody has to look after those of others: ten thousand who do every few
-                // seconds are most of what a run would cost.
-                .reader_patience(QUEUE_TIMEOUT),
-        )
+        .defaults(settings.queue_timeout(QUEUE_TIMEOUT))
         .build()
         .expect("endpoints")
 }
@@ -334,6 +333,9 @@ fn endpoints(settings: EndpointSettings) -> Endpoints {
 fn static_limit(limit: usize) -> EndpointSettings {
     EndpointSettings::new().concurrency(limit)
 }
+
+/// Workers of a large fleet are more.
+const MANY: usize = 1_000;
 
 pub(crate) const URI: &str =
     "https://maps.example.org/wms?SERVICE=WMS&VERSION=1.3.0&REQUEST=GetMap&LAYERS=roads";

@@ -21,7 +21,7 @@ use tower_spatial::{
     client::reqwest::ReqwestClient,
     find,
     replay::ReplayBody,
-    retry::{GaveUp, RepeatUnsafe, StopReason},
+    retry::{GaveUp, StopReason},
 };
 
 use crate::support::*;
@@ -84,7 +84,7 @@ async fn a_transaction_is_repeated_by_default_or_not() {
     assert_eq!(server.counts().operation("GetFeature"), 4);
 }
 
-/// A GetFeature that comes in pieces and cannot be sent twice.
+/// A GetFeature that comes in pieces.
 fn streaming() -> Channel<Bytes, io::Error> {
     let (mut sender, body) = Channel::new(1);
     tokio::spawn(async move {
@@ -97,7 +97,7 @@ fn streaming() -> Channel<Bytes, io::Error> {
 }
 
 #[tokio::test]
-async fn a_streaming_body_is_refused_or_sent_once() {
+async fn a_streaming_body_is_refused_sent_once_or_kept() {
     // reqwest-retry: an error, and nothing is sent, though nothing needs a repeat.
     let server = start(flaky_ogc::Script::default()).await;
     let error = send(&server, reqwest::Body::wrap(streaming()))
@@ -113,24 +113,27 @@ async fn a_streaming_body_is_refused_or_sent_once() {
     assert_eq!(tower.oneshot(get(IN_MEMORY)).await.unwrap().status(), 503);
     assert_eq!((failing.calls().len(), policy.asked.load(Relaxed)), (1, 0));
 
-    let request = |server: &Server| {
+    let request = |server: &Server, cap| {
         Request::post(format!("{}/wfs", server.url()))
             .header(header::CONTENT_TYPE, "text/xml")
-            // What streams cannot be seen to be a GetFeature.
-            .extension(RepeatUnsafe)
-            .body(ReplayBody::new(streaming()))
+            .body(ReplayBody::with_cap(streaming(), cap))
             .unwrap()
     };
     let client = ReqwestClient::build(reqwest::Client::builder().no_proxy()).unwrap();
     let ours = RetryLayer::new(ours(4)).layer(client);
-    let response = ours.clone().oneshot(request(&server)).await.unwrap();
+    let reset_once = || start(flaky_ogc::Script::default().first([Fault::reset()]));
+    let server = reset_once().await;
+    let request_of_all = request(&server, 64 * 1024);
+    let response = ours.clone().oneshot(request_of_all).await.unwrap();
     let answer = response.into_body().collect().await.unwrap().to_bytes();
     assert!(answer.starts_with(b"<?xml"));
+    assert_eq!(server.counts().requests, 2);
 
-    let server = always(Fault::reset()).await;
-    let error = ours.oneshot(request(&server)).await.unwrap_err();
+    // Longer than what is kept.
+    let server = reset_once().await;
+    let error = ours.oneshot(request(&server, 60)).await.unwrap_err();
     let gave_up = find::<GaveUp>(&error).unwrap();
-    assert_eq!(gave_up.reason(), StopReason::BodyNotRepeatable);
+    assert_eq!(gave_up.reason(), StopReason::BodyTooLong { cap: 60 });
     assert_eq!(server.counts().requests, 1);
 }
 

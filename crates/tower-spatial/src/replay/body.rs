@@ -1,7 +1,7 @@
 use std::{
     collections::VecDeque,
     error::Error,
-    fmt,
+    fmt, mem,
     pin::Pin,
     task::{Context, Poll, Waker},
 };
@@ -10,15 +10,23 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
-use super::{RepeatableBody, repeatable::head_of};
-use crate::size_hint::with_held;
+use super::{
+    Keep, NotRepeatable, RepeatableBody,
+    repeatable::head_of,
+    shared::{Reader, Source},
+};
 
-/// A request body that is always [`Clone`]: an empty or buffered one can be sent again, a streaming one goes out once.
+/// A request body that is always [`Clone`]: one that is empty or whole can be sent again, and so can a streaming one, as
+/// long as what was sent of it is kept.
 ///
-/// The clone of a streaming body stands for what is no longer there: it is not repeatable, and a retry ends with
-/// [`StopReason::BodyNotRepeatable`](crate::retry::StopReason::BodyNotRepeatable), or with `Unsafe` where only the body
-/// would tell that the operation is safe, as in a streamed POST GetFeature: an
-/// [`Operation`](crate::exception::Operation) among the request's extensions tells it in its place.
+/// Of a streaming body that has been cloned, as a retry does, what is sent is kept in memory, at most
+/// [64 KiB](Self::DEFAULT_CAP); a repeat sends that, then what the body has not given yet. A longer one goes out once: the
+/// retry ends with [`StopReason::BodyTooLong`](crate::retry::StopReason::BodyTooLong). Nothing is kept of a request that
+/// is not safe to repeat, beyond the 4 KB that tell it where a POST's body has to, nor once nobody is left who could
+/// repeat it.
+///
+/// A body has one reader at a time. A repeat takes it over from an attempt that still sends, as where a server refused
+/// before it had read all: that one's connection ends, and its server never gets a whole request.
 ///
 /// ```
 /// use http::Request;
@@ -31,6 +39,11 @@ use crate::size_hint::with_held;
 /// assert!(request.body().clone().is_repeatable());
 /// # Ok::<(), http::Error>(())
 /// ```
+///
+/// # How this differs from linkerd's
+///
+/// Its `ReplayBody` has to be dropped by one attempt before the next may read it, and keeps what it sends whether or not a
+/// repeat can follow.
 pub struct ReplayBody<B> {
     state: State<B>,
 }
@@ -38,28 +51,14 @@ pub struct ReplayBody<B> {
 enum State<B> {
     /// All of it: a clone is as good as the original.
     Buffered(Bytes),
-    /// What was at hand when it was wrapped, then the rest.
-    Streaming(Box<Streaming<B>>),
-    /// The clone of a streaming body, with the bytes that were at hand.
-    Gone(Bytes),
-}
-
-struct Streaming<B> {
-    at_hand: VecDeque<Result<Frame<Bytes>, BoxError>>,
-    rest: B,
-    /// The rest has ended or failed already, and is not to be polled again.
-    ended: bool,
-}
-
-impl<B> Streaming<B> {
-    fn head(&self) -> Bytes {
-        let data =
-            |frame: &Result<Frame<Bytes>, BoxError>| frame.as_ref().ok()?.data_ref().cloned();
-        self.at_hand.iter().find_map(data).unwrap_or_default()
-    }
+    Streaming(Reader<B>),
 }
 
 impl<B> ReplayBody<B> {
+    /// How many bytes of a streaming body are kept by default: 64 KiB. A GetFeature with a filter of some thousand vertices
+    /// is shorter.
+    pub const DEFAULT_CAP: usize = 64 * 1024;
+
     /// No body.
     pub const fn empty() -> Self {
         Self {
@@ -80,24 +79,28 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
 {
-    /// Wraps any body. One that is empty, or hands over all it announces at once, is buffered; any other streams.
-    pub fn new(mut body: B) -> Self {
+    /// Wraps any body. One that is empty, or hands over all it announces at once, is whole; any other streams.
+    pub fn new(body: B) -> Self {
+        Self::with_cap(body, Self::DEFAULT_CAP)
+    }
+
+    /// As [`new`](Self::new), keeping at most `cap` bytes of a streaming body; with 0 it goes out once.
+    pub fn with_cap(mut body: B, cap: usize) -> Self {
         if body.is_end_stream() {
             return Self::empty();
         }
-        let length = body
-            .size_hint()
-            .exact()
-            .filter(|length| *length <= MAX_AT_HAND);
+        let length = body.size_hint().exact();
+        // What is of no known length is asked for its first frames only.
+        let most = match length {
+            Some(length) if length <= MAX_AT_HAND => length,
+            Some(_) => 0,
+            None => FIRST,
+        };
         let mut at_hand = VecDeque::new();
         let (mut bytes, mut ended) = (0, false);
         // Asked without waiting: who sends the body later polls with a waker of its own.
         let mut context = Context::from_waker(Waker::noop());
-        while let Some(length) = length
-            && !ended
-            && bytes <= length
-            && at_hand.len() < MAX_FRAMES
-        {
+        while most > 0 && !ended && bytes <= most && at_hand.len() < MAX_FRAMES {
             match Pin::new(&mut body).poll_frame(&mut context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -124,13 +127,13 @@ where
                 false => Self::buffered([vec![first], rest].concat().concat()),
             };
         }
-        let streaming = Streaming {
+        let source = Source {
             at_hand,
             rest: body,
             ended,
         };
         Self {
-            state: State::Streaming(Box::new(streaming)),
+            state: State::Streaming(Reader::new(source, cap)),
         }
     }
 }
@@ -140,24 +143,37 @@ impl<B> Clone for ReplayBody<B> {
         Self {
             state: match &self.state {
                 State::Buffered(bytes) => State::Buffered(bytes.clone()),
-                State::Streaming(streaming) => State::Gone(streaming.head()),
-                State::Gone(head) => State::Gone(head.clone()),
+                State::Streaming(reader) => State::Streaming(reader.again()),
             },
         }
     }
 }
 
-impl<B> RepeatableBody for ReplayBody<B> {
-    fn is_repeatable(&self) -> bool {
-        matches!(self.state, State::Buffered(_))
+impl<B> RepeatableBody for ReplayBody<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    fn why_not(&self) -> Option<NotRepeatable> {
+        match &self.state {
+            State::Buffered(_) => None,
+            State::Streaming(reader) => reader.why_not(),
+        }
     }
 
     fn head(&self) -> Option<Bytes> {
-        let head = match &self.state {
-            State::Buffered(bytes) | State::Gone(bytes) => bytes.clone(),
-            State::Streaming(streaming) => streaming.head(),
-        };
-        (!head.is_empty()).then(|| head_of(&head))
+        match &self.state {
+            State::Buffered(bytes) if bytes.is_empty() => None,
+            State::Buffered(bytes) => Some(head_of(bytes)),
+            State::Streaming(reader) => reader.head(),
+        }
+    }
+
+    fn keep(&self, decide: impl FnOnce() -> Keep) {
+        match &self.state {
+            State::Buffered(_) => {}
+            State::Streaming(reader) => reader.keep(decide),
+        }
     }
 }
 
@@ -175,40 +191,22 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.state {
             State::Buffered(bytes) if bytes.is_empty() => Poll::Ready(None),
-            State::Buffered(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            State::Streaming(streaming) => match streaming.at_hand.pop_front() {
-                Some(frame) => Poll::Ready(Some(frame)),
-                None if streaming.ended => Poll::Ready(None),
-                None => Pin::new(&mut streaming.rest)
-                    .poll_frame(cx)
-                    .map_err(Into::into),
-            },
-            State::Gone(_) => Poll::Ready(Some(Err(Box::new(BodyNotRepeatable)))),
+            State::Buffered(bytes) => Poll::Ready(Some(Ok(Frame::data(mem::take(bytes))))),
+            State::Streaming(reader) => reader.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.state {
             State::Buffered(bytes) => bytes.is_empty(),
-            State::Streaming(streaming) => {
-                streaming.at_hand.is_empty() && (streaming.ended || streaming.rest.is_end_stream())
-            }
-            State::Gone(_) => false,
+            State::Streaming(reader) => reader.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.state {
             State::Buffered(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            State::Streaming(streaming) => {
-                let data = |frame: &Result<Frame<Bytes>, _>| {
-                    let data = frame.as_ref().ok().and_then(Frame::data_ref);
-                    data.map_or(0, |data| data.len() as u64)
-                };
-                let at_hand: u64 = streaming.at_hand.iter().map(data).sum();
-                with_held(&streaming.rest.size_hint(), at_hand)
-            }
-            State::Gone(_) => SizeHint::new(),
+            State::Streaming(reader) => reader.size_hint(),
         }
     }
 }
@@ -218,18 +216,24 @@ impl<B> fmt::Debug for ReplayBody<B> {
         f.write_str(match &self.state {
             State::Buffered(_) => "ReplayBody(buffered)",
             State::Streaming(_) => "ReplayBody(streaming)",
-            State::Gone(_) => "ReplayBody(gone)",
         })
     }
 }
 
-/// The request's body went out with the first attempt and was not kept.
+/// A request's body was to be sent again that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyNotRepeatable;
+pub struct BodyNotRepeatable(pub(super) NotRepeatable);
+
+impl BodyNotRepeatable {
+    /// Why it cannot.
+    pub fn why(&self) -> NotRepeatable {
+        self.0
+    }
+}
 
 impl fmt::Display for BodyNotRepeatable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the request's body can be sent only once")
+        self.0.fmt(f)
     }
 }
 
@@ -237,4 +241,6 @@ impl Error for BodyNotRepeatable {}
 
 /// What is longer is not asked for before it is sent.
 const MAX_AT_HAND: u64 = 1 << 20;
+/// Of what is of no known length; enough to tell the operation.
+const FIRST: u64 = 4096;
 const MAX_FRAMES: usize = 64;

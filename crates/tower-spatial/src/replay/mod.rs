@@ -2,6 +2,7 @@
 
 mod body;
 mod repeatable;
+mod shared;
 
 pub use body::{BodyNotRepeatable, ReplayBody};
-pub use repeatable::RepeatableBody;
+pub use repeatable::{JudgeHead, Keep, NotRepeatable, RepeatableBody};

@@ -1,4 +1,4 @@
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use bytes::{Buf, Bytes};
 use http_body_util::{Either, Empty, Full};
@@ -13,14 +13,82 @@ use http_body_util::{Either, Empty, Full};
     note = "wrap it above the retry: `.map_request(|request: http::Request<_>| request.map(ReplayBody::new))`"
 )]
 pub trait RepeatableBody: Clone {
-    /// Whether this very body is still whole. A streaming one is not once it has been sent.
+    /// Whether it can be sent, from its begin.
     fn is_repeatable(&self) -> bool {
-        true
+        self.why_not().is_none()
     }
 
-    /// Its first bytes, at least 2 KB or all, where they are at hand: they tell a GetFeature from a Transaction.
+    /// Why it cannot be sent again; `None` where it can.
+    fn why_not(&self) -> Option<NotRepeatable> {
+        None
+    }
+
+    /// Its first bytes, at least 2 KB or all, where they are at hand: they tell a GetFeature from a Transaction. Fewer are
+    /// enough of an XML document, up to the end of a tag.
     fn head(&self) -> Option<Bytes> {
         None
+    }
+
+    /// Told by a retry before it clones the body for the first time. A body that keeps a copy of what it sends asks
+    /// `decide` what to keep; what is whole anyway does not.
+    fn keep(&self, decide: impl FnOnce() -> Keep) {
+        drop(decide);
+    }
+}
+
+/// Whether a request whose body begins so is safe to repeat.
+pub type JudgeHead = dyn FnOnce(&[u8]) -> bool + Send;
+
+/// What a streaming body keeps of what it sends.
+#[non_exhaustive]
+pub enum Keep {
+    /// All, as far as there is room.
+    All,
+    /// All where the closure says so of the body's first 4 KB (or all of a shorter one), nothing where it does not.
+    ByHead(Box<JudgeHead>),
+    /// Nothing: no repeat follows, whatever is in it.
+    Nothing,
+}
+
+impl fmt::Debug for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "All",
+            Self::ByHead(_) => "ByHead",
+            Self::Nothing => "Nothing",
+        })
+    }
+}
+
+/// Why a request's body cannot be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotRepeatable {
+    /// It is longer than what is kept.
+    TooLong {
+        /// How many bytes are kept.
+        cap: usize,
+    },
+    /// Where it comes from has failed.
+    Failed,
+    /// A later attempt reads it now.
+    TakenOver,
+    /// It was sent when nobody had asked for it to be kept.
+    Sent,
+    /// It was not kept, since a request that is not safe to repeat is not repeated.
+    NotKept,
+}
+
+impl fmt::Display for NotRepeatable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request's body cannot be sent again: ")?;
+        f.write_str(match self {
+            Self::TooLong { cap } => return write!(f, "it is longer than the {cap} bytes kept"),
+            Self::Failed => "where it comes from has failed",
+            Self::TakenOver => "a later attempt reads it now",
+            Self::Sent => "it was sent without being kept",
+            Self::NotKept => "the request is not known to be safe to repeat",
+        })
     }
 }
 
@@ -35,10 +103,10 @@ impl<D: Buf + Clone> RepeatableBody for Full<D> {
 }
 
 impl<L: RepeatableBody, R: RepeatableBody> RepeatableBody for Either<L, R> {
-    fn is_repeatable(&self) -> bool {
+    fn why_not(&self) -> Option<NotRepeatable> {
         match self {
-            Self::Left(body) => body.is_repeatable(),
-            Self::Right(body) => body.is_repeatable(),
+            Self::Left(body) => body.why_not(),
+            Self::Right(body) => body.why_not(),
         }
     }
 
@@ -46,6 +114,13 @@ impl<L: RepeatableBody, R: RepeatableBody> RepeatableBody for Either<L, R> {
         match self {
             Self::Left(body) => body.head(),
             Self::Right(body) => body.head(),
+        }
+    }
+
+    fn keep(&self, decide: impl FnOnce() -> Keep) {
+        match self {
+            Self::Left(body) => body.keep(decide),
+            Self::Right(body) => body.keep(decide),
         }
     }
 }
@@ -72,5 +147,16 @@ pub(super) fn head_of(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&bytes[..bytes.len().min(HEAD)])
 }
 
+/// What can be read of the begin of a body whose rest is not at hand: of an XML document up to the end of a tag, since the
+/// begin of `GetFeatureWithLock` is another operation's name. Of anything else nothing.
+pub(super) fn partial_head_of(bytes: &[u8]) -> Option<Bytes> {
+    let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    if text.trim_ascii_start().first() != Some(&b'<') {
+        return None;
+    }
+    let end = bytes.iter().rposition(|byte| *byte == b'>')?;
+    Some(head_of(&bytes[..=end]))
+}
+
 /// Where the name of an operation stands even behind a long comment.
-const HEAD: usize = 4096;
+pub(super) const HEAD: usize = 4096;

@@ -4,7 +4,7 @@ use http::{Extensions, HeaderMap, StatusCode};
 use load_control::{Backoff, InvalidBackoff};
 
 use super::{RetryPolicy, decision::Limits, policy::Config};
-use crate::call::{Clock, Verdict};
+use crate::call::{Clock, Endpoints, Verdict};
 
 /// Sets the numbers of a [`RetryPolicy`].
 ///
@@ -35,6 +35,8 @@ pub struct RetryPolicyBuilder {
     ambiguous_repeats: u32,
     statuses: Vec<(StatusCode, Verdict)>,
     classify: Classify,
+    honour_idempotency_keys: Option<bool>,
+    endpoints: Option<Endpoints>,
 }
 
 /// The caller's own rules, asked before ours.
@@ -83,6 +85,8 @@ impl Default for RetryPolicyBuilder {
             ambiguous_repeats: 2,
             statuses: Vec::new(),
             classify: Classify::default(),
+            honour_idempotency_keys: None,
+            endpoints: None,
         }
     }
 }
@@ -217,6 +221,28 @@ impl RetryPolicyBuilder {
         self
     }
 
+    /// Whether the servers tell a repeat from a second request by its `Idempotency-Key`: an unsafe request that has one is
+    /// then repeated. Default: that of a JSON protocol is, that of any other, such as a WFS Transaction, is not, since the
+    /// servers of OGC's older protocols do not look at the header.
+    ///
+    /// What an endpoint's settings say ([`honours_idempotency_keys`]) is heard first.
+    ///
+    /// [`honours_idempotency_keys`]: crate::EndpointSettings::honours_idempotency_keys
+    pub fn honour_idempotency_keys(self, honour_idempotency_keys: bool) -> Self {
+        Self {
+            honour_idempotency_keys: Some(honour_idempotency_keys),
+            ..self
+        }
+    }
+
+    /// Where the settings of endpoints are found. Default none are.
+    pub fn endpoints(self, endpoints: Endpoints) -> Self {
+        Self {
+            endpoints: Some(endpoints),
+            ..self
+        }
+    }
+
     /// The policy.
     ///
     /// # Errors
@@ -252,6 +278,8 @@ impl RetryPolicyBuilder {
             retry_after_unit: self.honour_retry_after.then_some(self.retry_after_unit),
             statuses: self.statuses,
             classify: self.classify,
+            honour_idempotency_keys: self.honour_idempotency_keys,
+            endpoints: self.endpoints,
         }))
     }
 }

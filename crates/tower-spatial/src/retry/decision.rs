@@ -4,7 +4,10 @@ use load_control::{Backoff, Budget, Exceeded};
 use rand::Rng;
 
 use super::StopReason;
-use crate::call::{Cause, Outcome, Verdict};
+use crate::{
+    call::{Cause, Outcome, Verdict},
+    replay::NotRepeatable,
+};
 
 /// The numbers of a policy.
 #[derive(Clone, Debug)]
@@ -34,7 +37,8 @@ pub(crate) struct Situation<'a> {
     /// How often the backoff has doubled.
     pub(crate) backoff_step: u32,
     pub(crate) safe_to_repeat: bool,
-    pub(crate) repeatable: bool,
+    /// Why the request's body cannot be sent again; `None` where it can.
+    pub(crate) body: Option<NotRepeatable>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,8 +73,11 @@ impl Decision {
         if !situation.safe_to_repeat && *outcome.cause() != Cause::CircuitOpen {
             return Self::Stop(StopReason::Unsafe);
         }
-        if !situation.repeatable {
-            return Self::Stop(StopReason::BodyNotRepeatable);
+        if let Some(why) = situation.body {
+            return Self::Stop(match why {
+                NotRepeatable::TooLong { cap } => StopReason::BodyTooLong { cap },
+                _ => StopReason::BodyNotRepeatable,
+            });
         }
         if outcome.verdict() == Verdict::Ambiguous {
             let same_again = situation.previous == Some(outcome.cause());
@@ -146,7 +153,7 @@ mod tests {
             stands_still_for: Duration::ZERO,
             backoff_step: 0,
             safe_to_repeat: true,
-            repeatable: true,
+            body: None,
         }
     }
 
@@ -190,7 +197,7 @@ mod tests {
             let outcome = outcome(verdict);
             let situation = Situation {
                 safe_to_repeat: false,
-                repeatable: false,
+                body: Some(NotRepeatable::Sent),
                 ..situation(&outcome)
             };
             assert_eq!(decide(&situation), Decision::Pass);
@@ -206,7 +213,7 @@ mod tests {
         };
         assert_eq!(decide(&unsafe_one), Decision::Stop(StopReason::Unsafe));
         let spent = Situation {
-            repeatable: false,
+            body: Some(NotRepeatable::Sent),
             ..situation(&outcome)
         };
         assert_eq!(

@@ -22,6 +22,11 @@ pub enum StopReason {
     Unsafe,
     /// The request's body went out with the first attempt.
     BodyNotRepeatable,
+    /// The request's body is longer than what is kept of it for a repeat.
+    BodyTooLong {
+        /// How many bytes are kept.
+        cap: usize,
+    },
     /// No permit came in time for another attempt.
     NotAdmitted,
 }
@@ -36,6 +41,12 @@ impl fmt::Display for StopReason {
             Self::Ambiguous => "nothing says that another attempt can help",
             Self::Unsafe => "the request is not safe to repeat",
             Self::BodyNotRepeatable => "the request's body can be sent only once",
+            Self::BodyTooLong { cap } => {
+                return write!(
+                    f,
+                    "the request's body is longer than the {cap} bytes kept of it"
+                );
+            }
             Self::NotAdmitted => "no permit came in time for another attempt",
         })
     }

@@ -4,7 +4,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body::Body;
 use load_control::Budget;
 use service_exception::{Operation, Protocol, ServiceException};
@@ -17,11 +17,11 @@ use super::{
     decision::{Decision, Limits, Situation},
 };
 use crate::{
-    call::{Attempt, Attempts, Clock, Context, Deadline, Outcome, Verdict},
+    call::{Attempt, Attempts, Clock, Context, Deadline, Endpoints, Outcome, Verdict},
     exception::ServiceExceptionError,
     find,
     gate::CircuitOpen,
-    replay::RepeatableBody,
+    replay::{Keep, RepeatableBody},
     verify::freshness::Stale,
 };
 
@@ -42,6 +42,9 @@ pub(super) struct Config {
     pub(super) retry_after_unit: Option<RetryAfterUnit>,
     pub(super) statuses: Vec<(http::StatusCode, Verdict)>,
     pub(super) classify: Classify,
+    /// `None`: as the protocol says.
+    pub(super) honour_idempotency_keys: Option<bool>,
+    pub(super) endpoints: Option<Endpoints>,
 }
 
 /// One call's progress. tower clones it with the policy on every call: what only a failure needs is in the context.
@@ -130,6 +133,33 @@ impl RetryPolicy {
         }
     }
 
+    /// What the request's endpoint, or else the policy, says of idempotency keys.
+    fn keys_for<B>(&self, request: &Request<B>) -> Option<bool> {
+        let config = &*self.config;
+        let endpoints = config.endpoints.as_ref();
+        let by_endpoint = endpoints.and_then(|endpoints| {
+            let endpoint = endpoints.find(request.uri());
+            endpoint.settings().honours_idempotency_keys
+        });
+        by_endpoint.or(config.honour_idempotency_keys)
+    }
+
+    /// What a streaming body keeps for a repeat of `request`.
+    fn keep<B>(&self, request: &Request<B>) -> Keep {
+        let asked = Asked::of(request);
+        let keys = self.keys_for(request);
+        match asked.is_told_by_body() {
+            true => {
+                let (parts, ()) = asked.to_request().into_parts();
+                Keep::ByHead(Box::new(move |head| {
+                    Asked::of(&Request::from_parts(parts, ())).is_safe(Some(head), keys)
+                }))
+            }
+            false if asked.is_safe(None, keys) => Keep::All,
+            false => Keep::Nothing,
+        }
+    }
+
     fn hint<R>(&self, result: &Result<Response<R>, BoxError>) -> Option<Duration> {
         if let Err(error) = result
             && let Some(open) = find::<CircuitOpen>(error)
@@ -197,8 +227,9 @@ impl RetryPolicy {
             budget,
             stands_still_for,
             backoff_step,
-            safe_to_repeat: is_safe_to_repeat(request),
-            repeatable: request.body().is_repeatable(),
+            safe_to_repeat: Asked::of(request)
+                .is_safe(request.body().head().as_deref(), self.keys_for(request)),
+            body: request.body().why_not(),
         };
         let decision = Decision::of(&self.config().limits, &situation, &mut rand::rng());
 
@@ -288,6 +319,7 @@ where
             }
         }
         self.session.attempt_began = Some(now);
+        request.body().keep(|| self.keep(request));
         Some(request.clone())
     }
 }
@@ -317,7 +349,8 @@ impl std::error::Error for Repeated {}
 /// Whether a request is repeated where its attempt fails: its operation is safe, or the caller opted in.
 ///
 /// Read from the method, the URI, the headers, the head of the body where that is at hand, and the extensions
-/// [`RepeatUnsafe`] and [`Operation`].
+/// [`RepeatUnsafe`] and [`Operation`]. A policy also knows what it was told of idempotency keys
+/// ([`honour_idempotency_keys`](RetryPolicyBuilder::honour_idempotency_keys)).
 ///
 /// ```
 /// use tower_spatial::retry::is_safe_to_repeat;
@@ -329,34 +362,71 @@ impl std::error::Error for Repeated {}
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn is_safe_to_repeat<B: RepeatableBody>(request: &Request<B>) -> bool {
-    if request.extensions().get::<RepeatUnsafe>().is_some() {
-        return true;
-    }
-    let read;
-    let operation = match request.extensions().get::<Operation>() {
-        Some(operation) => operation,
-        None => {
-            let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-            let head = request.body().head();
-            read = Operation::of(method, uri, headers, head.as_deref());
-            &read
-        }
-    };
-    operation.is_safe_to_repeat() || honours_idempotency_key(request.headers(), operation)
+    Asked::of(request).is_safe(request.body().head().as_deref(), None)
 }
 
-/// OGC's XML services and ArcGIS ignore the header; of a JSON service a caller who sends it knows that it does not.
-fn honours_idempotency_key(headers: &HeaderMap, operation: &Operation) -> bool {
-    let is_json = || {
-        let label = headers.get(http::header::CONTENT_TYPE);
-        label.is_some_and(|label| label.to_str().is_ok_and(|label| label.contains("json")))
-    };
-    let knows = match operation.protocol() {
-        Protocol::OgcApi | Protocol::Stac | Protocol::OpenEo | Protocol::SensorThings => true,
-        Protocol::Unknown => is_json(),
-        _ => false,
-    };
-    knows && headers.contains_key("idempotency-key")
+/// What tells whether a request is safe to repeat, its body aside.
+struct Asked<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    operation: Option<&'a Operation>,
+    repeat_unsafe: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            operation: request.extensions().get(),
+            repeat_unsafe: request.extensions().get::<RepeatUnsafe>().is_some(),
+        }
+    }
+
+    /// `keys`: whether the server is known to honour idempotency keys, or not to.
+    fn is_safe(&self, head: Option<&[u8]>, keys: Option<bool>) -> bool {
+        if self.repeat_unsafe {
+            return true;
+        }
+        let read;
+        let operation = match self.operation {
+            Some(operation) => operation,
+            None => {
+                read = Operation::of(self.method, self.uri, self.headers, head);
+                &read
+            }
+        };
+        operation.is_safe_to_repeat()
+            || self.headers.contains_key("idempotency-key")
+                && keys.unwrap_or_else(|| self.is_trusted_with_keys(operation))
+    }
+
+    /// OGC's XML services and ArcGIS ignore the header; of a JSON service a caller who sends it knows that it does not.
+    fn is_trusted_with_keys(&self, operation: &Operation) -> bool {
+        match operation.protocol() {
+            Protocol::OgcApi | Protocol::Stac | Protocol::OpenEo | Protocol::SensorThings => true,
+            Protocol::Unknown => {
+                let label = self.headers.get(http::header::CONTENT_TYPE);
+                label.is_some_and(|label| label.to_str().is_ok_and(|label| label.contains("json")))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_told_by_body(&self) -> bool {
+        *self.method == Method::POST && self.operation.is_none() && !self.repeat_unsafe
+    }
+
+    /// As much of the request, for later.
+    fn to_request(&self) -> Request<()> {
+        let mut request = Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
 }
 
 fn note_attempts<R>(result: &mut Result<Response<R>, BoxError>, count: usize, total: Duration) {

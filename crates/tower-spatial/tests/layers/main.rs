@@ -7,6 +7,7 @@ mod deadline;
 mod exception;
 mod freshness;
 mod hostile;
+mod idempotency;
 mod rate;
 mod replay;
 mod retry;

@@ -417,21 +417,6 @@ async fn a_get_feature_by_post_is_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streaming_body_goes_out_once_and_the_reason_is_told() {
-    let server = Server::new([Reply::status(503)]);
-    let body = ReplayBody::new(Scripted::frames(["a", "b"]));
-    let mut request = Request::post("https://example.org/search")
-        .body(body)
-        .unwrap();
-    request.extensions_mut().insert(RepeatUnsafe);
-    let result = call(RetryPolicy::default(), &server, request).await;
-    assert_eq!(
-        (gave_up(&result).reason(), server.requests()),
-        (StopReason::BodyNotRepeatable, 1)
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn attempts_end_where_a_limit_was_asked_for() {
     let policy = RetryPolicy::builder().attempts(3).build().unwrap();
     let server = Server::new([Reply::status(502)]);

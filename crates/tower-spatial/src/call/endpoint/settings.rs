@@ -37,6 +37,7 @@ pub struct EndpointSettings {
     fresh: Expected,
     cache_busting: Option<String>,
     rate: Option<Vec<Quota>>,
+    honours_idempotency_keys: Option<bool>,
 }
 
 impl EndpointSettings {
@@ -180,6 +181,15 @@ impl EndpointSettings {
         self
     }
 
+    /// Whether the servers tell a repeat from a second request by its `Idempotency-Key`, so that an unsafe request that has
+    /// one may be repeated; by default those of JSON protocols do. For a [`RetryPolicy`](crate::retry::RetryPolicy) that
+    /// [knows the endpoints](crate::retry::RetryPolicyBuilder::endpoints).
+    #[must_use]
+    pub fn honours_idempotency_keys(mut self, honours_idempotency_keys: bool) -> Self {
+        self.honours_idempotency_keys = Some(honours_idempotency_keys);
+        self
+    }
+
     /// Checked, and completed from `defaults`. `endpoint` is for the error; `None` are the defaults themselves.
     pub(super) fn resolve(
         &self,
@@ -276,6 +286,9 @@ impl EndpointSettings {
                     )
                 })?),
             },
+            honours_idempotency_keys: self
+                .honours_idempotency_keys
+                .or(defaults.honours_idempotency_keys),
         })
     }
 }
@@ -368,6 +381,8 @@ pub(crate) struct Settings {
     pub(crate) rate: Option<Quotas>,
     pub(crate) fresh: Expected,
     pub(crate) cache_busting: Option<Parameter>,
+    /// `None`: as the protocol says.
+    pub(crate) honours_idempotency_keys: Option<bool>,
     /// By which of the three gates there are.
     load: [OnceLock<Arc<LoadSettings>>; 8],
 }
@@ -478,6 +493,7 @@ impl Default for Settings {
             rate: None,
             fresh: Expected::default(),
             cache_busting: None,
+            honours_idempotency_keys: None,
             load: Default::default(),
         }
     }
