@@ -47,9 +47,22 @@ impl Deadline {
         }
     }
 
+    /// What [`after`](Self::after) makes, and all that our layers have noted stays.
+    pub(crate) fn set(&mut self, after: Duration) {
+        self.at = Self::after(after).at;
+    }
+
     /// The time, where there is one.
     pub fn instant(&self) -> Option<Instant> {
         self.at
+    }
+
+    /// Whether nobody has said whether a call has a deadline: what our layers put there says nothing of it.
+    pub(crate) fn is_open(extensions: &Extensions) -> bool {
+        extensions.get::<Self>().is_none_or(|deadline| {
+            let is_ours = deadline.context.is_some() || deadline.admitted_by.is_some();
+            deadline.at.is_none() && is_ours
+        })
     }
 
     /// The caller's deadline in a request's extensions.
@@ -117,7 +130,8 @@ impl Context {
         Self::insert(extensions)
     }
 
-    /// A new context for a new call, put into the extensions; the caller's deadline stays.
+    /// A new context for a new call, put into the extensions; the caller's deadline stays, and so does what a gate
+    /// further outside has said.
     pub(crate) fn insert(extensions: &mut Extensions) -> Arc<Self> {
         Self::default().put_into(extensions)
     }
@@ -134,12 +148,8 @@ impl Context {
 
     fn put_into(self, extensions: &mut Extensions) -> Arc<Self> {
         let context = Arc::new(self);
-        let at = Deadline::of(extensions);
-        extensions.insert(Deadline {
-            at,
-            context: Some(Arc::clone(&context)),
-            admitted_by: None,
-        });
+        let deadline = extensions.get_or_insert_default::<Deadline>();
+        deadline.context = Some(Arc::clone(&context));
         context
     }
 
@@ -297,17 +307,8 @@ pub(crate) fn is_admitted(extensions: &Extensions, endpoint: &Arc<Endpoint>) -> 
 
 /// Tells the layers further inside that the attempt has passed the gates of `endpoint`.
 pub(crate) fn mark_admitted(extensions: &mut Extensions, endpoint: &Arc<Endpoint>) {
-    let by = Some(Arc::clone(endpoint));
-    match extensions.get_mut::<Deadline>() {
-        Some(deadline) => deadline.admitted_by = by,
-        None => {
-            let admitted_by = by;
-            extensions.insert(Deadline {
-                admitted_by,
-                ..Deadline::default()
-            });
-        }
-    }
+    let deadline = extensions.get_or_insert_default::<Deadline>();
+    deadline.admitted_by = Some(Arc::clone(endpoint));
 }
 
 /// The last instant at which an attempt of this call may start and a wait for it may end, as far as can be told now: the

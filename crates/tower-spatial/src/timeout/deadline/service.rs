@@ -38,10 +38,10 @@ where
         let endpoints = self.endpoints.as_ref();
         let place = endpoints.map(|endpoints| Place::of(&request, endpoints));
         let extensions = request.extensions_mut();
-        if extensions.get::<Deadline>().is_none()
-            && let Some(default) = self.default
+        if let Some(default) = self.default
+            && Deadline::is_open(extensions)
         {
-            extensions.insert(Deadline::after(default));
+            extensions.get_or_insert_default::<Deadline>().set(default);
         }
         let context = match place {
             Some(place) => call::Context::insert_for(place, extensions),
