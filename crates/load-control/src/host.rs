@@ -310,6 +310,13 @@ impl LoadControl {
         }
     }
 
+    /// Whether an operator holds the breaker open.
+    pub fn is_held(&self) -> bool {
+        self.condition
+            .known()
+            .is_some_and(|trouble| trouble.breaker.is_held())
+    }
+
     /// Whether a cancelled call that had been under way for so long counts as unavailable: for longer than twice the 99th
     /// percentile of the successes, and than 30 s.
     pub fn is_overdue(&self, after: Duration) -> bool {
@@ -497,7 +504,12 @@ impl LoadControl {
             Outcome::Cancelled { .. } => Health::Unknown,
             Outcome::Throttled | Outcome::Neutral => Health::Answered,
         };
-        let (breaker, limit) = (self.settings.breaker.as_ref(), self.limiter.exact());
+        let breaker = self.settings.breaker.as_ref();
+        // Where there is no limit, as many answers are in flight as there happen to be.
+        let limit = match self.settings.limit {
+            LimitSettings::Unlimited => f64::from(self.in_flight),
+            _ => self.limiter.exact(),
+        };
         let effect = self.condition.settle(now, health, limit, breaker, random);
         match effect {
             Effect::Tripped => self.limiter.freeze(),

@@ -20,7 +20,7 @@ pub use state::EndpointsState;
 use arc_swap::ArcSwap;
 use gates::Gates;
 pub(crate) use heads::{Heads, Kind};
-use load_control::{Gate, LatencyRecord, Reason};
+use load_control::{Gate, LatencyRecord, LoadControl, Reason};
 pub(crate) use permit::{Permit, Queued, Waiting};
 pub(crate) use settings::{Part, Parts, Settings};
 use tokio::time::{Duration, Instant};
@@ -236,9 +236,14 @@ impl Endpoint {
             .0
     }
 
-    fn order(&self, act: impl FnOnce(&mut load_control::LoadControl, std::time::Instant)) {
+    fn order(&self, act: impl FnOnce(&mut LoadControl, std::time::Instant)) {
         let ((), wakers) = self.gates.control(Instant::now(), act);
         wakers.wake();
+    }
+
+    /// Whether an operator holds it open.
+    fn is_held_open(&self) -> bool {
+        self.gates.read(LoadControl::is_held)
     }
 
     /// Goes by these settings from now on, and by the gates of these layers. What has been learnt stays.
@@ -247,7 +252,7 @@ impl Endpoint {
         let load = settings.load(parts);
         self.settings.store(settings);
         self.parts.store(parts.0, Ordering::Relaxed);
-        let act = |control: &mut load_control::LoadControl, _| control.set_settings(load);
+        let act = |control: &mut LoadControl, _| control.set_settings(load);
         let ((), wakers) = self.gates.control(Instant::now(), act);
         wakers.wake();
     }

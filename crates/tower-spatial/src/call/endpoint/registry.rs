@@ -18,7 +18,8 @@ use crate::limit::rate::MemoryStore;
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
 ///
 /// An endpoint is a configured group of hosts, or else one host and port. Configured ones live as long as this does;
-/// others come with their first request and go when nobody has asked for them for 10 to 15 minutes (the first one stays).
+/// others come with their first request and go when nobody has asked for them for 10 to 15 minutes (the first one stays,
+/// and what an operator holds open).
 /// There are at most
 /// 10 000 of these; beyond that the least used make room, and where all are in use further hosts share one overflow
 /// endpoint. Requests without an authority (origin form) share another one: the `Host` header is not looked at.
@@ -516,7 +517,7 @@ impl Registry {
         if known.next_sweep.is_some_and(|next| next <= now) {
             known
                 .table
-                .retain(|endpoint| !endpoint.sweep(Arc::strong_count(endpoint) > 1));
+                .retain(|endpoint| !endpoint.sweep(is_kept(endpoint)));
         }
         if known.next_sweep.is_none_or(|next| next <= now) {
             known.next_sweep = now.checked_add(self.sweep_interval);
@@ -557,7 +558,7 @@ impl Known {
                 continue;
             };
             // Nobody can come by it while the table is locked.
-            if Arc::strong_count(endpoint) > 1 {
+            if is_kept(endpoint) {
                 continue;
             }
             if !endpoint.forget_use() {
@@ -572,6 +573,11 @@ impl Known {
         entry.remove();
         true
     }
+}
+
+/// Somebody holds it, or an operator's order, which nobody else can take back.
+fn is_kept(endpoint: &Arc<Endpoint>) -> bool {
+    Arc::strong_count(endpoint) > 1 || endpoint.is_held_open()
 }
 
 const MAX_ENDPOINTS: usize = 10_000;
