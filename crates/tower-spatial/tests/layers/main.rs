@@ -6,6 +6,7 @@ mod completeness;
 mod deadline;
 mod exception;
 mod freshness;
+mod gates;
 mod hostile;
 mod idempotency;
 mod rate;
