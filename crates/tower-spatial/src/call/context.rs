@@ -211,13 +211,18 @@ impl Context {
         closed_for.saturating_sub(*before).min(max_park)
     }
 
+    /// For how much longer the budget may stand still.
+    pub(crate) fn park_left(&self, now: Instant) -> Duration {
+        let max_park = self.clock.get().and_then(|clock| clock.max_park);
+        max_park.unwrap_or_default() - self.parked(now)
+    }
+
     /// For how much longer the budget is known to stand still: it does while the host is closed, as far as it may.
     pub(crate) fn stands_still_for(&self, now: Instant) -> Duration {
-        let max_park = self.clock.get().and_then(|clock| clock.max_park);
-        let (Some(max_park), Some((endpoint, _))) = (max_park, self.met.get()) else {
+        let Some((endpoint, _)) = self.met.get() else {
             return Duration::ZERO;
         };
-        let left = max_park - self.parked(now);
+        let left = self.park_left(now);
         endpoint
             .closed_until(now)
             .map_or(Duration::ZERO, |closed| match closed {

@@ -374,10 +374,15 @@ impl<S, B> Admission<S, B> {
                 *this.step = Step::Ended;
                 return Poll::Ready(Err(error.into()));
             }
-            // While the host is closed a budget that parks moves on with the time: looking every quarter is enough.
-            let mut wake_at = match stands_still {
-                true => end.max(entered.next_sweep),
-                false => end,
+            // While the host is closed a budget that parks moves on with the time, as far as it may. Looking now and
+            // then is enough.
+            let mut wake_at = match context.filter(|_| stands_still) {
+                Some(context) => {
+                    let look_again = now + (*this.quarter).min(LONGEST_LOOK);
+                    let last = end + context.park_left(now).min(FAR);
+                    end.max(look_again).min(last)
+                }
+                None => end,
             };
             if let Step::Queued(_) = this.step {
                 wake_at = wake_at.min(entered.next_sweep);
@@ -456,6 +461,8 @@ pub(super) fn admit(
 
 /// The first repeats of a call go in front: it has waited before.
 const IN_FRONT: usize = 3;
+/// How long a budget that stands still may end too late, where readers have more patience than that.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 const SHORTEST_QUARTER: Duration = Duration::from_millis(1);
 /// Thirty years: an instant that far away can be told on every platform.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
