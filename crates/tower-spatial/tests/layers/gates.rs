@@ -1,6 +1,10 @@
 //! The gates of a host: breaker, cooldown and limit, alone and together.
 
+mod adaptive;
 mod breaker;
+mod cooldown;
+mod order;
+mod park;
 mod shared;
 
 use std::{
