@@ -77,7 +77,7 @@ pub(crate) struct Context {
     place: Option<Place>,
     clock: OnceLock<Clock>,
     /// When the budget began to run.
-    started: OnceLock<Instant>,
+    started: OnceLock<Started>,
     /// Whose gates were met, where the clock can stop, and for how long in all they had been closed by then.
     met: OnceLock<(Arc<Endpoint>, Duration)>,
     /// Whether an attempt has had a cache-busting parameter.
@@ -104,6 +104,13 @@ pub(crate) struct Clock {
     pub(crate) budget: Duration,
     /// For how long the budget stops at most while the host is known to be closed; `None` where it never does.
     pub(crate) max_park: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Started {
+    at: Instant,
+    /// For how long the call had been parked by then.
+    parked: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -181,14 +188,28 @@ impl Context {
         let _ = self.clock.set(clock);
     }
 
-    /// The budget runs from now on, unless it does already: the first attempt was admitted, or a gate was closed.
+    /// The budget runs from now on, unless it does already: the first attempt was admitted.
     #[inline]
     pub(crate) fn start(&self, now: Instant, endpoint: &Arc<Endpoint>) {
-        self.started.get_or_init(|| now);
         if self.parks() {
-            self.met
-                .get_or_init(|| (Arc::clone(endpoint), endpoint.closed_for(now)));
+            self.meet(now, endpoint);
         }
+        self.start_at(now);
+    }
+
+    /// A gate was closed. A budget that does not stand still meanwhile runs from now on, unless it does already. One that
+    /// does begins with the first admission: when a host is back, its queue may take longer than any budget.
+    pub(crate) fn meet_closed(&self, now: Instant, endpoint: &Arc<Endpoint>) {
+        if self.parks() {
+            self.meet(now, endpoint);
+        } else {
+            self.start_at(now);
+        }
+    }
+
+    fn meet(&self, now: Instant, endpoint: &Arc<Endpoint>) {
+        self.met
+            .get_or_init(|| (Arc::clone(endpoint), endpoint.closed_for(now)));
     }
 
     /// Whether no attempt of this call had a cache-busting parameter before this one.
@@ -198,10 +219,24 @@ impl Context {
 
     /// When the budget began to run; from `otherwise`, where no gate has seen the call.
     pub(crate) fn started_or(&self, otherwise: Instant) -> Instant {
-        *self.started.get_or_init(|| otherwise)
+        self.start_at(otherwise).at
     }
 
-    /// For how long the budget has stood still.
+    #[inline]
+    fn start_at(&self, at: Instant) -> Started {
+        *self.started.get_or_init(|| Started {
+            at,
+            parked: self.parked(at),
+        })
+    }
+
+    /// For how long the budget has stood still since it runs.
+    pub(crate) fn stood_still(&self, now: Instant) -> Duration {
+        let before = self.started.get().map(|started| started.parked);
+        self.parked(now).saturating_sub(before.unwrap_or_default())
+    }
+
+    /// For how long the call has waited while the host was closed and its clock stood still.
     pub(crate) fn parked(&self, now: Instant) -> Duration {
         let max_park = self.clock.get().and_then(|clock| clock.max_park);
         let (Some(max_park), Some((endpoint, before))) = (max_park, self.met.get()) else {
@@ -248,8 +283,8 @@ impl Context {
     /// is closed and the budget stands still.
     pub(crate) fn budget_end(&self, now: Instant) -> Option<Instant> {
         let (clock, started) = (self.clock.get()?, self.started.get()?);
-        let budget = clock.budget.saturating_add(self.parked(now));
-        started.checked_add(budget)
+        let budget = clock.budget.saturating_add(self.stood_still(now));
+        started.at.checked_add(budget)
     }
 
     /// Whether the budget stands still while the host is closed.

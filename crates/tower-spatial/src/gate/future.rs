@@ -202,8 +202,8 @@ enum Step {
 #[derive(Clone, Copy)]
 struct Entered {
     at: Instant,
-    /// For how long in all the host had been closed.
-    closed_before: Duration,
+    /// For how long the call's budget had stood still before.
+    parked_before: Duration,
     next_sweep: Instant,
 }
 
@@ -263,10 +263,7 @@ impl<S, B> Admission<S, B> {
         let parks = context.is_some_and(|context| context.parks());
         let entered = this.entered.get_or_insert_with(|| Entered {
             at: now,
-            closed_before: match parks {
-                true => endpoint.closed_for(now),
-                false => Duration::ZERO,
-            },
+            parked_before: context.map_or(Duration::ZERO, |context| context.parked(now)),
             next_sweep: now,
         });
         loop {
@@ -333,7 +330,7 @@ impl<S, B> Admission<S, B> {
                             if waits.reason != Reason::Limit {
                                 stands_still = parks;
                                 if let Some(context) = context {
-                                    context.start(now, endpoint);
+                                    context.meet_closed(now, endpoint);
                                 }
                             }
                             if matches!(waits.reason, Reason::Open | Reason::Cooldown) {
@@ -353,12 +350,8 @@ impl<S, B> Admission<S, B> {
                 },
                 Step::Ended => return Poll::Pending,
             }
-            let parked = match parks {
-                true => endpoint
-                    .closed_for(now)
-                    .saturating_sub(entered.closed_before),
-                false => Duration::ZERO,
-            };
+            let parked = context.map_or(Duration::ZERO, |context| context.parked(now));
+            let parked = parked.saturating_sub(entered.parked_before);
             let queue_end = entered.at + (*this.queue_timeout).min(FAR) + parked.min(FAR);
             let budget_end = context.and_then(|context| context.budget_end(now));
             let end = budget_end.map_or(queue_end, |budget_end| budget_end.min(queue_end));

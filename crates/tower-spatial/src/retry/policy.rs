@@ -207,7 +207,7 @@ impl RetryPolicy {
         let (started, parked, stands_still_for, backoff_step) = match context {
             Some(context) => (
                 context.started_or(call_began),
-                context.parked(now),
+                context.stood_still(now),
                 context.stands_still_for(now),
                 context.backoff_step(failures, now),
             ),
