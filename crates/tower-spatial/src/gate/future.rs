@@ -303,14 +303,16 @@ impl<S, B> Admission<S, B> {
                     continue;
                 }
                 Step::Queued(queued) => {
-                    if entered.next_sweep <= now {
-                        queued.sweep(now, *this.quarter);
-                        entered.next_sweep = now + *this.quarter;
-                    }
                     match queued.poll(now, cx.waker()) {
                         None => return Poll::Pending,
                         Some(Ok(permit)) => {
                             *this.step = Step::Admitted(Some(permit));
+                            continue;
+                        }
+                        // It may find that this call can go, and then wakes it.
+                        Some(Err(_)) if entered.next_sweep <= now => {
+                            queued.sweep(now, *this.quarter);
+                            entered.next_sweep = now + *this.quarter;
                             continue;
                         }
                         Some(Err(waits)) => {

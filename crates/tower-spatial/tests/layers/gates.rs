@@ -3,6 +3,7 @@
 mod adaptive;
 mod breaker;
 mod cooldown;
+mod laws;
 mod order;
 mod park;
 mod shared;

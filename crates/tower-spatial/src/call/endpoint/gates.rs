@@ -17,7 +17,9 @@ use super::heads::Heads;
 /// The load control decides who may go; whoever waits has a place in the queue, in order. Whatever may let somebody go
 /// asks for the front of the queue and wakes only who was let through. Where the front has to ask again at some time it
 /// is told so, keeps a timer for it, and passes that on when it leaves. Every other call that waits looks after the queue
-/// once a quarter of the readers' patience, so a front that nobody polls does not stop the rest.
+/// once a quarter of the readers' patience, so that a call which nobody polls does not stop the rest: who looks, and finds
+/// that the front has overslept, goes in its place. Who has not come for its permit, or has not looked, for longer than a
+/// quarter is forgotten: woken once more, and back in its place when it is polled again.
 ///
 /// A permit is a slot that somebody holds. While a body holds one, the slot says what its reader does, without a lock
 /// and without a clock:
@@ -105,7 +107,9 @@ struct State {
 struct Queue {
     waiting: BTreeMap<Place, Waiter>,
     /// Waiters whose permit is there and who have not come for it yet.
-    granted: BTreeMap<Place, Grant>,
+    granted: BTreeMap<Place, Granted>,
+    /// Waiters that nobody seems to poll.
+    forgotten: BTreeMap<Place, Waiter>,
     sequence: u64,
     /// When the front asks again; `None` where a call that ends or an operator will tell.
     ask_at: Option<Instant>,
@@ -118,6 +122,15 @@ struct Queue {
 struct Waiter {
     waker: Waker,
     leaves_when_open: bool,
+    /// When it was polled last.
+    seen: Instant,
+}
+
+struct Granted {
+    grant: Grant,
+    waiter: Waiter,
+    /// The first sweep that found it still here: whoever let it go may not have looked at a clock.
+    noticed: Option<Instant>,
 }
 
 /// Who waits, and how.
@@ -222,14 +235,21 @@ impl Gates {
         let mut wakers = Wakers::default();
         let mut state = self.lock();
         let state = &mut *state;
-        // Whoever is before this one goes first, where nobody has noticed yet that it may.
-        self.advance(state, now, &mut wakers);
-        if !state.has_waiters()
+        let goes = state.forget_who_overslept(now, &mut wakers);
+        if !goes {
+            // Whoever is before this one goes first, where nobody has noticed yet that it may.
+            self.advance(state, now, &mut wakers);
+        }
+        if (goes || !state.has_waiters())
             && let Decision::Admit(admission) = state.control.admit(now.into_std())
         {
             return (Ok(self.take(state, admission)), wakers);
         }
         let queue = state.queue.get_or_insert_default();
+        if queue.waiting.is_empty() {
+            // Told to somebody who has gone.
+            queue.ask_at = None;
+        }
         let place = Place {
             class: manner.class,
             sequence: queue.sequence,
@@ -240,6 +260,7 @@ impl Gates {
         let waiter = Waiter {
             waker,
             leaves_when_open,
+            seen: now,
         };
         queue.waiting.insert(place, waiter);
         (Err(place), wakers)
@@ -250,11 +271,26 @@ impl Gates {
         let mut wakers = Wakers::default();
         let mut state = self.lock();
         let state = &mut *state;
-        self.advance(state, now, &mut wakers);
-        let queue = state.queue.get_or_insert_default();
-        if let Some(grant) = queue.granted.remove(&place) {
+        state.queue.get_or_insert_default().see(place, now);
+        let is_front = state.is_front(place);
+        if !is_front
+            && state.forget_who_overslept(now, &mut wakers)
+            && let Some(queue) = &mut state.queue
+            && queue.waiting.contains_key(&place)
+            && let Decision::Admit(admission) = state.control.admit(now.into_std())
+        {
+            wakers.discarded = queue.remove(&place).map(|waiter| waiter.waker);
+            let grant = self.take(state, admission);
+            self.advance(state, now, &mut wakers);
             state.tidy();
             return (Turn::Granted(grant), wakers);
+        }
+        self.advance(state, now, &mut wakers);
+        let queue = state.queue.get_or_insert_default();
+        if let Some(granted) = queue.granted.remove(&place) {
+            wakers.discarded = Some(granted.waiter.waker);
+            state.tidy();
+            return (Turn::Granted(granted.grant), wakers);
         }
         if let Some(known) = queue.waiting.get_mut(&place)
             && !known.waker.will_wake(waker)
@@ -262,8 +298,8 @@ impl Gates {
             let old = std::mem::replace(&mut known.waker, waker.clone());
             wakers.discarded = Some(old);
         }
-        let is_front = queue.waiting.first_key_value().map(|(first, _)| *first) == Some(place);
-        let ask_at = queue.ask_at.filter(|_| is_front);
+        let front = queue.waiting.first_key_value().map(|(first, _)| *first);
+        let ask_at = queue.ask_at.filter(|_| front == Some(place));
         if let Some(ask_at) = ask_at {
             queue.told = Some((place, ask_at));
         }
@@ -285,15 +321,14 @@ impl Gates {
         let Some(queue) = state.queue.as_mut() else {
             return wakers;
         };
-        if let Some(waiter) = queue.waiting.remove(&place) {
-            queue.leaving -= usize::from(waiter.leaves_when_open);
-            wakers.discarded = Some(waiter.waker);
-        }
-        if let Some(grant) = queue.granted.remove(&place) {
-            if grant.slot.is_counted() {
-                self.put_back(state, grant.slot.index);
-            }
-            let _ = state.control.release(now.into_std(), grant.admission);
+        let left = queue
+            .remove(&place)
+            .or_else(|| queue.forgotten.remove(&place));
+        if let Some(granted) = queue.granted.remove(&place) {
+            wakers.discarded = Some(granted.waiter.waker);
+            self.give_back(state, granted.grant, now);
+        } else {
+            wakers.discarded = left.map(|waiter| waiter.waker);
         }
         self.advance(state, now, &mut wakers);
         state.tidy();
@@ -425,6 +460,7 @@ impl Gates {
             return wakers;
         }
         state.swept = milliseconds(now);
+        self.forget(state, now, quarter, &mut wakers);
         self.advance(state, now, &mut wakers);
         for index in 0..state.used {
             let word = self.word(index);
@@ -457,7 +493,10 @@ impl Gates {
         };
         let counts = Counts {
             in_flight: state.control.in_flight() as usize,
-            queued: state.queue.as_ref().map_or(0, |queue| queue.waiting.len()),
+            queued: state
+                .queue
+                .as_ref()
+                .map_or(0, |queue| queue.waiting.len() + queue.forgotten.len()),
             unread_bodies: (0..state.used).filter(unread).count(),
             reclaimed: state.reclaimed as usize,
         };
@@ -533,13 +572,53 @@ impl Gates {
                 Decision::Admit(admission) => {
                     let (place, waiter) = front.remove_entry();
                     queue.leaving -= usize::from(waiter.leaves_when_open);
+                    wakers.push(waiter.waker.clone());
                     let grant = self.take(state, admission);
+                    let granted = Granted {
+                        grant,
+                        waiter,
+                        noticed: None,
+                    };
                     let queue = state.queue.get_or_insert_default();
-                    queue.granted.insert(place, grant);
-                    wakers.push(waiter.waker);
+                    queue.granted.insert(place, granted);
                 }
             }
         }
+    }
+
+    /// Takes permits from those who have not come for them, and those who have not looked for long out of the way.
+    fn forget(&self, state: &mut State, now: Instant, quarter: Duration, wakers: &mut Wakers) {
+        let late = (quarter + quarter / 4).max(OVERSLEPT);
+        let is_late = |since: Instant| now.saturating_duration_since(since) >= late;
+        let Some(queue) = state.queue.as_mut() else {
+            return;
+        };
+        while let Some((place, _)) = queue
+            .waiting
+            .first_key_value()
+            .filter(|(_, waiter)| is_late(waiter.seen))
+        {
+            queue.forget(*place, wakers);
+        }
+        let late = queue.granted.extract_if(.., |_, granted| {
+            let noticed = *granted.noticed.get_or_insert(now);
+            now.saturating_duration_since(noticed) >= quarter.max(OVERSLEPT)
+        });
+        let late: Vec<_> = late.collect();
+        for (place, granted) in late {
+            wakers.push(granted.waiter.waker.clone());
+            let queue = state.queue.get_or_insert_default();
+            queue.forgotten.insert(place, granted.waiter);
+            self.give_back(state, granted.grant, now);
+        }
+    }
+
+    /// A permit that nobody has used.
+    fn give_back(&self, state: &mut State, grant: Grant, now: Instant) {
+        if grant.slot.is_counted() {
+            self.put_back(state, grant.slot.index);
+        }
+        let _ = state.control.release(now.into_std(), grant.admission);
     }
 
     #[inline]
@@ -576,6 +655,29 @@ impl State {
             .is_some_and(|queue| !queue.waiting.is_empty())
     }
 
+    fn is_front(&self, place: Place) -> bool {
+        let queue = self.queue.as_ref();
+        let front = queue.and_then(|queue| queue.waiting.first_key_value());
+        front.is_some_and(|(front, _)| *front == place)
+    }
+
+    /// Whether the front was to ask some time ago and has not: who has noticed that can go in its place.
+    fn forget_who_overslept(&mut self, now: Instant, wakers: &mut Wakers) -> bool {
+        let Some(queue) = &mut self.queue else {
+            return false;
+        };
+        let overslept = |at: Instant| now.saturating_duration_since(at) >= OVERSLEPT;
+        if !queue.ask_at.is_some_and(overslept) {
+            return false;
+        }
+        let Some((front, _)) = queue.waiting.first_key_value() else {
+            return false;
+        };
+        queue.forget(*front, wakers);
+        queue.ask_at = None;
+        true
+    }
+
     /// What whoever waits now waits for.
     fn waits(&self, now: Instant) -> Wait {
         self.control.waits(now.into_std()).unwrap_or(Wait {
@@ -597,12 +699,40 @@ impl State {
     }
 
     fn tidy(&mut self) {
-        if self
-            .queue
-            .as_ref()
-            .is_some_and(|queue| queue.waiting.is_empty() && queue.granted.is_empty())
-        {
+        if self.queue.as_deref().is_some_and(Queue::is_empty) {
             self.queue = None;
+        }
+    }
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.granted.is_empty() && self.forgotten.is_empty()
+    }
+
+    /// One of those who wait.
+    fn remove(&mut self, place: &Place) -> Option<Waiter> {
+        let waiter = self.waiting.remove(place)?;
+        self.leaving -= usize::from(waiter.leaves_when_open);
+        Some(waiter)
+    }
+
+    /// Somebody polls it; one that was forgotten finds its place again.
+    fn see(&mut self, place: Place, now: Instant) {
+        if let Some(waiter) = self.forgotten.remove(&place) {
+            self.leaving += usize::from(waiter.leaves_when_open);
+            self.waiting.insert(place, waiter);
+        }
+        if let Some(waiter) = self.waiting.get_mut(&place) {
+            waiter.seen = now;
+        }
+    }
+
+    /// Nobody seems to poll it. It is woken, should that be wrong.
+    fn forget(&mut self, place: Place, wakers: &mut Wakers) {
+        if let Some(waiter) = self.remove(&place) {
+            wakers.push(waiter.waker.clone());
+            self.forgotten.insert(place, waiter);
         }
     }
 }
@@ -651,6 +781,8 @@ const ATTEMPT: u32 = 1;
 /// The age, in sweeps, at which the next one may reclaim. The first of them only marks.
 const OLD: u32 = 4;
 
+/// A task that was woken for so long and has not come is one that nobody polls.
+const OVERSLEPT: Duration = Duration::from_secs(1);
 const NONE: u16 = u16::MAX;
 const FEW: usize = 4;
 
@@ -719,7 +851,18 @@ mod tests {
             woken(self.gates.release(grant, None, self.now))
         }
 
+        /// When all who wait have just been polled: what becomes of others is told where the layers are tested.
         fn sweep(&self, now: Instant) -> Vec<Waker> {
+            if let Some(queue) = &mut self.gates.lock().queue {
+                queue
+                    .waiting
+                    .values_mut()
+                    .for_each(|waiter| waiter.seen = now);
+                queue
+                    .granted
+                    .values_mut()
+                    .for_each(|granted| granted.noticed = None);
+            }
             woken(self.gates.sweep(now, QUARTER))
         }
 
