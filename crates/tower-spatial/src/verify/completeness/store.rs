@@ -218,22 +218,13 @@ impl Kept {
 }
 
 fn read(mut file: File) -> io::Result<(File, Bytes)> {
-    let mut piece = vec![0; PIECE];
-    let mut filled = 0;
-    while filled < PIECE {
-        match file.read(&mut piece[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    piece.truncate(filled);
+    let mut piece = Vec::with_capacity(PIECE);
+    (&mut file).take(PIECE as u64).read_to_end(&mut piece)?;
     Ok((file, piece.into()))
 }
 
 /// Bytes that are read from the file at a time.
-const PIECE: usize = 128 * 1024;
+const PIECE: usize = 256 * 1024;
 /// Bytes that are written to the file at a time: a switch to another thread costs some ten microseconds.
 const MIN_BATCH: usize = 64 * 1024;
 const MAX_BATCH: usize = 1024 * 1024;
