@@ -314,3 +314,25 @@ fn what_is_missing_is_said_in_words() {
     let text = String::from_utf8(inspect(&["--request", request, &file]).stdout).unwrap();
     assert!(text.contains("no: expected the 5 members"), "{text}");
 }
+
+#[test]
+fn an_exception_that_is_glued_into_a_document_of_another_form_is_told_with_its_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("glued.http");
+    let feature = r#"{"type":"Feature","properties":{}},"#.repeat(1000);
+    let body = format!(
+        "{{\"type\":\"FeatureCollection\",\"features\":[{feature}\n<?xml version='1.0'?><ows:ExceptionReport \
+         xmlns:ows='http://www.opengis.net/ows/1.1'><ows:Exception exceptionCode='NoApplicableCode'>\
+         <ows:ExceptionText>connection lost</ows:ExceptionText></ows:Exception></ows:ExceptionReport>"
+    );
+    let length = body.len();
+    let raw = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    fs::write(&path, raw).unwrap();
+    let request = "GET https://example.org/wfs?service=WFS&request=GetFeature&typeNames=a&outputFormat=geojson";
+    let answer = &json(&["--request", request, &path.display().to_string()])[0];
+    assert_eq!(answer["verdict"], "transient", "{answer}");
+    assert_eq!(answer["code"], "NoApplicableCode", "{answer}");
+    assert_eq!(answer["complete"], false, "{answer}");
+}

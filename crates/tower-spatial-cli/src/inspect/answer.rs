@@ -86,7 +86,13 @@ pub(super) async fn judge(question: &Question, raw: Bytes, milliseconds: bool) -
     {
         parts.extensions.insert(exception);
     }
-    let exception = parts.extensions.get::<ServiceException>().cloned();
+    // One in the midst of a document of another form is found by the check alone.
+    let midst = || find::<Problem>(whole.as_ref().err()?)?.exception().cloned();
+    let exception = parts
+        .extensions
+        .get::<ServiceException>()
+        .cloned()
+        .or_else(midst);
     let response = Response::from_parts(parts, ());
     let mut outcome = Outcome::of_response(&response);
     if outcome.verdict() == Verdict::Success {

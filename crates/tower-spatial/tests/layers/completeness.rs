@@ -432,6 +432,21 @@ async fn a_part_has_to_be_the_part_that_was_asked_for() {
     };
     assert!(part("bytes 100-199/600", 100).await.is_ok());
     assert!(part("bytes 100-149/150", 50).await.is_ok());
+    // A part of a gzip file is none by itself.
+    let mut encoded = encoded(
+        answer(206, "image/tiff", Scripted::frames([vec![7; 100]])),
+        "gzip",
+    );
+    let given = HeaderValue::from_static("bytes 100-199/600");
+    encoded.headers_mut().insert(header::CONTENT_RANGE, given);
+    let request = Request::get(uri)
+        .header(header::RANGE, "bytes=100-199")
+        .body(Empty::new());
+    assert!(
+        once(CompletenessLayer::new(), request.unwrap(), encoded)
+            .await
+            .is_ok()
+    );
     let short = part("bytes 100-199/600", 99).await.unwrap_err();
     let expected = Incomplete::Length {
         expected: 100,

@@ -67,9 +67,15 @@ impl Check {
     /// For the answer with `status` and `headers` to the request `asked`.
     pub fn new(asked: &Asked, status: StatusCode, headers: &HeaderMap) -> Self {
         let document = Document::new(asked, status, headers);
+        // A part of an encoded file is no stream that can be decoded.
+        let encoding = if status == StatusCode::PARTIAL_CONTENT {
+            Encoding::Identity
+        } else {
+            Encoding::of(headers)
+        };
         Self {
             framing: Framing::new(asked, status, headers),
-            content: match Encoding::of(headers) {
+            content: match encoding {
                 Encoding::Identity => Content::Plain(document),
                 #[cfg(feature = "decode")]
                 encoding @ (Encoding::Gzip | Encoding::Deflate) => {
