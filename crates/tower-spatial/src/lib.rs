@@ -21,6 +21,7 @@ pub mod limit;
 pub mod replay;
 pub mod retry;
 mod size_hint;
+pub mod stack;
 pub mod stagger;
 pub mod timeout;
 pub mod verify;
@@ -35,6 +36,7 @@ pub use gate::UnknownHost;
 pub use limit::concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, PermitScope, QueueTimeout};
 pub use limit::rate::{RateLimit, RateLimitLayer, RateLimited};
 pub use load_control::{AdaptiveSettings, BreakerSettings, FailureRate, InvalidQuota, Quota};
+pub use stack::{ServiceBuilderExt, Spatial, SpatialLayer};
 pub use tower::BoxError;
 
 /// The first error of type `T` in an error's chain of causes, itself included.

@@ -25,6 +25,8 @@ pub(super) enum Becomes {
     ErrorWhereSuccess,
     Error,
     Extension,
+    /// Nobody looks.
+    Nothing,
 }
 
 impl ServiceExceptionLayer {
@@ -69,6 +71,13 @@ impl ServiceExceptionLayer {
         self
     }
 
+    /// Looks at nothing.
+    pub(crate) fn off() -> Self {
+        let mut layer = Self::new();
+        layer.settings.becomes = Becomes::Nothing;
+        layer
+    }
+
     /// Makes every exception an error, whatever its status.
     #[must_use]
     pub fn all_as_errors(mut self) -> Self {
@@ -82,7 +91,7 @@ impl Settings {
         match self.becomes {
             Becomes::ErrorWhereSuccess => status.is_success(),
             Becomes::Error => true,
-            Becomes::Extension => false,
+            Becomes::Extension | Becomes::Nothing => false,
         }
     }
 }

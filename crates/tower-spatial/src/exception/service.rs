@@ -6,7 +6,10 @@ use service_exception::{Asked, Dialects, Operation};
 use tower::BoxError;
 use tower_service::Service;
 
-use super::{InspectedBody, ResponseFuture, layer::Settings};
+use super::{
+    InspectedBody, ResponseFuture,
+    layer::{Becomes, Settings},
+};
 use crate::call::{self, TooLate};
 
 /// See the [module](super).
@@ -39,6 +42,7 @@ where
         // The answers to HEAD and CONNECT have no body to look at.
         let asked = match *request.method() {
             Method::HEAD | Method::CONNECT => None,
+            _ if self.settings.becomes == Becomes::Nothing => None,
             _ => {
                 let asked = Asked::new(request.method(), request.uri(), request.headers());
                 match request.extensions().get::<Operation>() {

@@ -444,7 +444,10 @@ pub(super) fn admit(
         return Ok(());
     }
     let now = Instant::now();
-    if let Some(context) = context {
+    if let Some(context) = context
+        // Where there is a slot to wait for, the budget begins with that.
+        && !endpoint.parts().has(Part::Rate)
+    {
         context.start(now, endpoint);
     }
     if latest_start(extensions, now).is_some_and(|latest| latest < now) {

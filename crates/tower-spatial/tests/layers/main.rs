@@ -12,6 +12,7 @@ mod idempotency;
 mod rate;
 mod replay;
 mod retry;
+mod spatial;
 mod stagger;
 mod support;
 mod whole;

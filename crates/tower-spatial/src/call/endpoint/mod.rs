@@ -231,9 +231,10 @@ impl Endpoint {
 
     /// A call is about to be repeated: how long it has to wait at least.
     pub(crate) fn spend_retry_token(&self) -> Duration {
-        self.gates
-            .control(self.now(), |control, _| control.retry())
-            .0
+        let now = self.now();
+        let (wait, wakers) = self.gates.control(now, |control, _| control.retry());
+        wakers.wake();
+        wait
     }
 
     fn order(&self, act: impl FnOnce(&mut LoadControl, std::time::Instant)) {

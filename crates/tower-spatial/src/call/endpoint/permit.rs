@@ -282,3 +282,55 @@ impl Drop for Queued {
 
 const CLASS_IN_FRONT: u8 = 0;
 const CLASS_OF_ALL: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::{CircuitBreakerLayer, CooldownLayer, Endpoints};
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whoever notices first that a cooldown is over lets the others go: they have to be told, whatever it was.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_let_go_by_somebody_elses_business_is_woken() {
+        let businesses: [fn(&Arc<Endpoint>); 4] = [
+            |endpoint| _ = endpoint.spend_retry_token(),
+            |endpoint| endpoint.close(),
+            |endpoint| endpoint.hint(Duration::ZERO),
+            |endpoint| drop(Permit::try_acquire(Arc::clone(endpoint))),
+        ];
+        for (n, business) in businesses.into_iter().enumerate() {
+            let endpoints = Endpoints::default();
+            CircuitBreakerLayer::new(endpoints.clone());
+            CooldownLayer::new(endpoints.clone());
+            let endpoint = endpoints.find(&"http://a.example/".parse().unwrap());
+            endpoint.hint(Duration::from_secs(9));
+            let waiting = Waiting {
+                goes_in_front: false,
+                leaves_when_open: false,
+            };
+            let wakes = Arc::<Wakes>::default();
+            let waker = Waker::from(Arc::clone(&wakes));
+            let now = Instant::now();
+            let mut queued =
+                Queued::enter(Arc::clone(&endpoint), waiting, now, &waker).expect("it is closed");
+            assert!(matches!(queued.poll(now, &waker), Some(Err(_))));
+            let before = wakes.0.load(Ordering::Relaxed);
+            tokio::time::advance(Duration::from_secs(10)).await;
+            business(&endpoint);
+            let is_granted = endpoint.snapshot().queued == 0;
+            let is_woken = wakes.0.load(Ordering::Relaxed) > before;
+            assert_eq!(is_granted, is_woken, "business {n}");
+        }
+    }
+}

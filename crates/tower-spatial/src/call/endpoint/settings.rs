@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::exception::Dialects;
 use crate::retry::RetryPolicy;
+use crate::verify::completeness::Completeness;
 use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 
 /// What one endpoint, or every unknown one, is asked to bear. What is not set is inherited: an endpoint's from the
@@ -33,6 +34,7 @@ pub struct EndpointSettings {
     retry: Option<RetryPolicy>,
     timeouts: Timeouts,
     dialects: Option<Dialects>,
+    completeness: Option<Completeness>,
     published_limit: Option<Arc<str>>,
     fresh: Expected,
     cache_busting: Option<String>,
@@ -126,6 +128,14 @@ impl EndpointSettings {
     #[must_use]
     pub fn dialects(mut self, dialects: Dialects) -> Self {
         self.dialects = Some(dialects);
+        self
+    }
+
+    /// What is done to know that answers are whole, instead of what a
+    /// [`CompletenessLayer`](crate::verify::completeness::CompletenessLayer) says.
+    #[must_use]
+    pub fn completeness(mut self, completeness: Completeness) -> Self {
+        self.completeness = Some(completeness);
         self
     }
 
@@ -246,6 +256,7 @@ impl EndpointSettings {
                 .as_ref()
                 .or(defaults.dialects.as_ref())
                 .cloned(),
+            completeness: self.completeness.or(defaults.completeness),
             published_limit: self
                 .published_limit
                 .as_ref()
@@ -377,6 +388,7 @@ pub(crate) struct Settings {
     pub(crate) retry: Option<RetryPolicy>,
     pub(crate) timeouts: Timeouts,
     pub(crate) dialects: Option<Dialects>,
+    pub(crate) completeness: Option<Completeness>,
     pub(crate) published_limit: Option<Arc<str>>,
     pub(crate) rate: Option<Quotas>,
     pub(crate) fresh: Expected,
@@ -405,6 +417,9 @@ impl Parts {
     #[must_use]
     pub(super) fn of(self, settings: &Settings) -> Self {
         let mut parts = self.0 & !(LEARNS | SHARED);
+        if settings.rate.is_none() {
+            parts &= !(Part::Rate as u8);
+        }
         let is_adaptive = matches!(settings.limit, Limit::Adaptive(_));
         if parts & (Part::Breaker as u8 | Part::Cooldown as u8) != 0
             || is_adaptive && parts & Part::Limit as u8 != 0
@@ -489,6 +504,7 @@ impl Default for Settings {
             retry: None,
             timeouts: Timeouts::default(),
             dialects: None,
+            completeness: None,
             published_limit: None,
             rate: None,
             fresh: Expected::default(),

@@ -97,6 +97,13 @@ impl ConcurrencyLimitLayer {
             .map(Self::new)
     }
 
+    /// What admits calls through all the gates that have been built, and adds none.
+    pub(crate) fn gates(endpoints: Endpoints) -> Self {
+        Self {
+            options: Options::new(endpoints),
+        }
+    }
+
     /// How long a call may wait for its permit, at every endpoint. With zero a call that finds none fails at once.
     #[must_use]
     pub fn queue_timeout(mut self, queue_timeout: Duration) -> Self {

@@ -34,6 +34,8 @@ pub struct RateLimitLayer<T = MemoryStore> {
 
 /// What layer and service share.
 pub(super) struct Options<T> {
+    /// Whether no endpoint has a rate, whatever it says.
+    pub(super) off: bool,
     pub(super) endpoints: Endpoints,
     pub(super) store: Arc<T>,
     pub(super) key: KeySource,
@@ -45,12 +47,38 @@ pub(super) struct Options<T> {
 
 type WeightOf = dyn Fn(&RequestHead<'_>) -> Weight + Send + Sync;
 
+impl<T> Options<T> {
+    fn new(endpoints: Endpoints, store: Arc<T>) -> Self {
+        Self {
+            off: false,
+            endpoints,
+            store,
+            key: KeySource::default(),
+            weight: None,
+            queue_timeout: None,
+            retry_after_max: None,
+            retry_after_unit: RetryAfterUnit::default(),
+        }
+    }
+}
+
 impl RateLimitLayer {
     /// [Rates](EndpointSettings::rate) and timeouts by endpoint. All that is built from the same [`Endpoints`] counts
     /// together.
     pub fn new(endpoints: Endpoints) -> Self {
         let store = Arc::clone(endpoints.rates());
         Self::with_store(endpoints, store)
+    }
+
+    /// Keeps no rate.
+    pub(crate) fn off(endpoints: Endpoints) -> Self {
+        let store = Arc::clone(endpoints.rates());
+        Self {
+            options: Options {
+                off: true,
+                ..Options::new(endpoints, store)
+            },
+        }
     }
 
     /// One rate at each host, for each key.
@@ -69,15 +97,7 @@ impl<T: RateStore> RateLimitLayer<T> {
     pub fn with_store(endpoints: Endpoints, store: Arc<T>) -> Self {
         endpoints.add(Part::Rate);
         Self {
-            options: Options {
-                endpoints,
-                store,
-                key: KeySource::default(),
-                weight: None,
-                queue_timeout: None,
-                retry_after_max: None,
-                retry_after_unit: RetryAfterUnit::default(),
-            },
+            options: Options::new(endpoints, store),
         }
     }
 
@@ -144,6 +164,7 @@ impl<T> Clone for RateLimitLayer<T> {
 impl<T> Clone for Options<T> {
     fn clone(&self) -> Self {
         Self {
+            off: self.off,
             endpoints: self.endpoints.clone(),
             store: Arc::clone(&self.store),
             key: self.key.clone(),

@@ -57,7 +57,7 @@ where
             Poll::Ready(Err(error)) => return ResponseFuture::refused(error.into()),
             Poll::Pending => false,
         };
-        let Some(quotas) = &settings.rate else {
+        let Some(quotas) = settings.rate.as_ref().filter(|_| !options.off) else {
             if is_ready {
                 return ResponseFuture::called(self.inner.call(request), None);
             }

@@ -28,6 +28,8 @@ pub struct AttemptTimeoutLayer {
 pub(super) struct Options {
     pub(super) limits: Limits,
     pub(super) endpoints: Endpoints,
+    /// Whether there are none, whatever an endpoint says.
+    pub(super) off: bool,
     /// Whether a later attempt never gets more time.
     pub(super) fixed: bool,
     pub(super) on_too_short: Option<Arc<OnTooShort>>,
@@ -46,6 +48,7 @@ impl AttemptTimeoutLayer {
                     whole: None,
                 },
                 endpoints: Endpoints::default(),
+                off: false,
                 fixed: false,
                 on_too_short: None,
             },
@@ -86,6 +89,13 @@ impl AttemptTimeoutLayer {
     pub fn fixed(mut self) -> Self {
         self.options.fixed = true;
         self
+    }
+
+    /// Limits nothing but what the caller's deadline does.
+    pub(crate) fn off() -> Self {
+        let mut layer = Self::new().head(None).idle(None).fixed();
+        layer.options.off = true;
+        layer
     }
 
     /// Notes how long answers take in these endpoints, shared with other layers. Default: endpoints of its own, one a

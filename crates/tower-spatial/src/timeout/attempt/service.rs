@@ -39,7 +39,10 @@ where
             .endpoints
             .find_for(request.uri(), request.extensions());
         let own = options.limits;
-        let (mut limits, mut kind) = (own.of(request.extensions()), None);
+        let (mut limits, mut kind) = (own, None);
+        if !options.off {
+            limits = own.of(request.extensions());
+        }
         if endpoint.heads().is_watching() && !options.fixed {
             let of = Kind::of(&request);
             limits = options.patient(&endpoint, &of, request.extensions());

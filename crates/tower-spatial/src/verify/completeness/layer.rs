@@ -21,10 +21,23 @@ pub struct CompletenessLayer {
     options: Options,
 }
 
+/// What is done with answers that can be checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Completeness {
+    /// Nothing.
+    Off,
+    /// They are collected and checked before they are handed on.
+    #[default]
+    Collect,
+    /// They are checked while they are read.
+    Streaming,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    /// `None`: what is checked is checked while it is read.
-    pub(super) collect: Option<Arc<Limits>>,
+    pub(super) mode: Completeness,
+    pub(super) limits: Arc<Limits>,
     pub(super) everything: bool,
     pub(super) memory: Option<Arc<dyn CountMemory>>,
     pub(super) drop: f64,
@@ -35,12 +48,15 @@ impl CompletenessLayer {
     pub fn new() -> Self {
         Self {
             options: Options {
-                collect: Some(Arc::new(Limits {
+                mode: Completeness::Collect,
+                limits: Arc::new(Limits {
                     memory: 1 << 20,
                     total: 16 << 30,
                     place: Place::Temporary,
-                })),
-                ..Self::streaming().options
+                }),
+                everything: false,
+                memory: None,
+                drop: 0.2,
             },
         }
     }
@@ -48,14 +64,14 @@ impl CompletenessLayer {
     /// Checks an answer while it is read, and ends the body of one that is not whole with an
     /// [`IncompleteError`](super::IncompleteError). Nothing is kept and nothing repeated: for those who must not wait.
     pub fn streaming() -> Self {
-        Self {
-            options: Options {
-                collect: None,
-                everything: false,
-                memory: None,
-                drop: 0.2,
-            },
-        }
+        Self::new().mode(Completeness::Streaming)
+    }
+
+    /// What is done, where the settings of the request's endpoint do not say.
+    #[must_use]
+    pub fn mode(mut self, mode: Completeness) -> Self {
+        self.options.mode = mode;
+        self
     }
 
     /// Bytes of an answer that are collected in memory; beyond them, a temporary file. Default 1 MiB.
@@ -123,9 +139,7 @@ impl CompletenessLayer {
     }
 
     fn with_limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
-        if let Some(limits) = &mut self.options.collect {
-            change(Arc::make_mut(limits));
-        }
+        change(Arc::make_mut(&mut self.options.limits));
         self
     }
 

@@ -114,6 +114,6 @@ pub use {
     counts::{CountMemory, ExpectedCount, QueryKey, RecentCounts},
     future::ResponseFuture,
     hits::{HitsProbe, HitsProbeFuture, HitsProbeLayer},
-    layer::CompletenessLayer,
+    layer::{Completeness, CompletenessLayer},
     service::CompletenessService,
 };

@@ -1,7 +1,4 @@
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{sync::Arc, task::Poll};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
@@ -10,11 +7,12 @@ use tower::BoxError;
 use tower_service::Service;
 
 use super::{
-    Check, CheckedBody, ExpectedCount, QueryKey, ResponseFuture,
+    Check, CheckedBody, Completeness, ExpectedCount, QueryKey, ResponseFuture,
     check::{Before, Counts},
     counts::ByHits,
     layer::Options,
 };
+use crate::call::Context;
 use crate::exception::is_endless;
 
 /// See the [module](super).
@@ -35,13 +33,23 @@ where
     type Error = BoxError;
     type Future = ResponseFuture<S::Future, R>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let question = Question::of(&request, &self.options).map(Box::new);
-        let collect = self.options.collect.clone();
+        let options = &*self.options;
+        let settings = Context::settings_of(request.extensions());
+        let mode = settings.and_then(|settings| settings.completeness);
+        let (is_off, collect) = match mode.unwrap_or(options.mode) {
+            Completeness::Off => (true, None),
+            Completeness::Collect => (false, Some(Arc::clone(&options.limits))),
+            Completeness::Streaming => (false, None),
+        };
+        let question = match is_off {
+            true => None,
+            false => Question::of(&request, options).map(Box::new),
+        };
         ResponseFuture::new(self.inner.call(request), question, collect)
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Options {
     pub(super) expected: Expected,
     pub(super) cache_busting: Option<Parameter>,
     pub(super) annotate: bool,
+    /// Whether nothing is judged, whatever an endpoint says.
+    pub(super) off: bool,
     pub(super) endpoints: Option<Endpoints>,
 }
 
@@ -72,6 +74,13 @@ impl FreshnessLayer {
     pub fn annotate(mut self) -> Self {
         self.options.annotate = true;
         self
+    }
+
+    /// Judges nothing.
+    pub(crate) fn off() -> Self {
+        let mut layer = Self::new();
+        layer.options.off = true;
+        layer
     }
 
     /// Expects what the settings of these endpoints say, and where they say nothing, what the layer's do.

@@ -36,7 +36,8 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let options = &*self.options;
         // Nothing else is kept by caches (RFC 9110 section 9.2.3).
-        let expected = matches!(*request.method(), Method::GET | Method::HEAD).then(|| {
+        let is_judged = !options.off && matches!(*request.method(), Method::GET | Method::HEAD);
+        let expected = is_judged.then(|| {
             let endpoint = options
                 .endpoints
                 .as_ref()
