@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::gather::Tail;
-use super::{Format, Found, Incomplete};
+use super::{Format, Found, Incomplete, scan};
 
 /// The end of central directory record, the longest comment, and what zip64 puts before it (APPNOTE 4.3.14 to 4.3.16).
 const ZIP_TAIL: usize = 22 + 0xFFFF + 20 + 56;
@@ -134,14 +134,26 @@ pub(super) struct Csv {
 
 impl Csv {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        for at in memchr::memchr2_iter(b'"', b'\n', bytes) {
+        let mut from = 0;
+        loop {
+            let rest = &bytes[from..];
+            // Within quotes only a quote counts.
+            let found = if self.quoted {
+                scan::one(rest, b'"')
+            } else {
+                scan::either(rest, b'"', b'\n')
+            };
+            let Some(at) = found.map(|found| from + found) else {
+                break;
+            };
+            from = at + 1;
             let before = match at {
                 0 => self.last,
                 at => bytes[at - 1],
             };
             if bytes[at] == b'\n' {
                 // An empty line is none.
-                self.lines += u64::from(!self.quoted && before != b'\n');
+                self.lines += u64::from(before != b'\n');
                 continue;
             }
             (self.quoted, self.closed) = match (self.quoted, before) {
