@@ -4,6 +4,7 @@ mod adaptive;
 mod breaker;
 mod cooldown;
 mod laws;
+mod machine;
 mod order;
 mod park;
 mod shared;
@@ -282,6 +283,8 @@ async fn ask(client: &Client, path: &str) -> Result<(http::StatusCode, Bytes), B
 struct Task<F> {
     future: Pin<Box<F>>,
     wakes: Arc<Wakes>,
+    /// How often it had been woken when it was polled last; `None` before.
+    seen: Option<usize>,
 }
 
 #[derive(Default)]
@@ -298,12 +301,22 @@ impl<F: Future> Task<F> {
         Self {
             future: Box::pin(future),
             wakes: Arc::default(),
+            seen: None,
         }
     }
 
     fn poll(&mut self) -> Poll<F::Output> {
+        self.seen = Some(self.wakes());
         let waker = Waker::from(Arc::clone(&self.wakes));
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    fn is_new(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    fn was_woken(&self) -> bool {
+        self.seen.is_some_and(|seen| seen < self.wakes())
     }
 
     fn wakes(&self) -> usize {

@@ -486,6 +486,28 @@ async fn calls_that_wait_behind_a_limit_leave_when_the_breaker_opens() {
     assert_quiet(&endpoints);
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_behind_a_limit_leave_when_an_operator_opens_the_breaker() {
+    let endpoints = Endpoints::builder()
+        .defaults(EndpointSettings::new().concurrency(1))
+        .build()
+        .unwrap();
+    let host = Host::new(|_, _| Act::status(200).after(MINUTE));
+    let client = over(&endpoints, OnOpen::Fail, &host);
+    ConcurrencyLimitLayer::new(endpoints.clone());
+    let mut calls = spawn(50, &client);
+    sleep(SECOND).await;
+    endpoint(&endpoints).open();
+    let start = Instant::now();
+    for _ in 0..49 {
+        let left = calls.join_next().await.unwrap().unwrap().unwrap_err();
+        assert_eq!(find::<CircuitOpen>(&left).unwrap().until(), None);
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    calls.join_next().await.unwrap().unwrap().unwrap();
+    assert_quiet(&endpoints);
+}
+
 fn retrying<B>(
     endpoints: &Endpoints,
     host: &Host,
