@@ -73,6 +73,7 @@ struct Registry {
 struct Routes {
     hosts: Hosts,
     configured: Vec<Arc<Endpoint>>,
+    /// Of hosts that no setting names.
     defaults: Arc<Settings>,
     /// Where hosts that no setting names are refused, what stands for them.
     refused: Option<Arc<Endpoint>>,
@@ -260,10 +261,11 @@ impl fmt::Debug for Endpoints {
 }
 
 /// Builds [`Endpoints`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct EndpointsBuilder {
     defaults: EndpointSettings,
     endpoints: Vec<(String, Vec<String>, EndpointSettings)>,
+    unknown_hosts: Option<EndpointSettings>,
     refuses_unknown: bool,
     max_endpoints: Option<usize>,
     idle_timeout: Option<Duration>,
@@ -318,6 +320,14 @@ impl EndpointsBuilder {
     ) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
         self.endpoints.push((name.into(), hosts, settings));
+        self
+    }
+
+    /// What holds for hosts that no endpoint names, where that is not all that the defaults say; they still hold for what
+    /// it leaves open.
+    #[must_use]
+    pub fn unknown_hosts(mut self, settings: EndpointSettings) -> Self {
+        self.unknown_hosts = Some(settings);
         self
     }
 
@@ -382,12 +392,16 @@ impl EndpointsBuilder {
         existing: &dyn Fn(&str) -> Option<Arc<Endpoint>>,
     ) -> Result<(Routes, Vec<(Arc<Endpoint>, Arc<Settings>)>), EndpointsError> {
         let defaults = Arc::new(self.defaults.resolve(None, &Settings::default())?);
+        let unknown = match &self.unknown_hosts {
+            None => Arc::clone(&defaults),
+            Some(settings) => Arc::new(settings.resolve(None, &defaults)?),
+        };
         let refused = || Endpoint::named(UNKNOWN, Arc::clone(&defaults), parts.refusing());
         let mut routes = Routes {
             hosts: Hosts::default(),
             configured: Vec::new(),
             refused: self.refuses_unknown.then(|| Arc::new(refused())),
-            defaults: Arc::clone(&defaults),
+            defaults: unknown,
         };
         let mut names = HashSet::new();
         let mut changed = Vec::new();
@@ -423,6 +437,17 @@ impl EndpointsBuilder {
             routes.configured.push(endpoint);
         }
         Ok((routes, changed))
+    }
+}
+
+/// Without the hosts: a path of theirs can hold a token.
+impl fmt::Debug for EndpointsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.endpoints.iter().map(|(name, ..)| name);
+        f.debug_struct("EndpointsBuilder")
+            .field("defaults", &self.defaults)
+            .field("endpoints", &names.collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
@@ -629,6 +654,21 @@ mod tests {
         assert_eq!(endpoints.find(&host(3)).name(), "host-3.example:80");
         assert_eq!(known(&endpoints), 3);
         assert!(Arc::ptr_eq(&held[0], &endpoints.find(&host(0))));
+    }
+
+    #[test]
+    fn unknown_hosts_have_settings_that_no_endpoint_inherits() {
+        let endpoints = Endpoints::builder()
+            .defaults(EndpointSettings::new().concurrency(8))
+            .unknown_hosts(EndpointSettings::new().concurrency(2))
+            .endpoint("a", ["a.example"], EndpointSettings::new())
+            .build()
+            .unwrap();
+        let limit = |uri: &str| endpoints.find(&uri.parse().unwrap()).limit();
+        assert_eq!(
+            (limit("http://a.example"), limit("http://b.example")),
+            (8, 2)
+        );
     }
 
     #[tokio::test(start_paused = true)]
