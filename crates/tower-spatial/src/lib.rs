@@ -13,6 +13,8 @@ pub mod breaker;
 pub mod call;
 #[cfg(any(feature = "client-hyper", feature = "reqwest"))]
 pub mod client;
+#[cfg(feature = "config")]
+pub mod config;
 pub mod cooldown;
 mod drain;
 pub mod exception;

@@ -11,6 +11,8 @@ pub use attempt::{Attempt, Attempts};
 pub use cause::Cause;
 pub use context::Deadline;
 pub(crate) use context::{Clock, Context, Place, is_admitted, latest_start, mark_admitted};
+#[cfg(feature = "config")]
+pub(crate) use endpoint::Pattern;
 pub use endpoint::{
     BreakerState, Endpoint, EndpointName, EndpointSettings, EndpointSnapshot, Endpoints,
     EndpointsBuilder, EndpointsError, EndpointsState, Latency,

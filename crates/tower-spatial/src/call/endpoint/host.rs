@@ -152,8 +152,8 @@ impl Rule {
 }
 
 /// `[*.]host[:port][/path]`
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pattern {
     any_subdomain: bool,
     host: Box<str>,
     port: Option<u16>,
@@ -164,7 +164,7 @@ pub(super) struct Pattern {
 impl Pattern {
     /// # Errors
     /// What is wrong with it. It names the pattern only where that cannot hold a secret.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.contains(['@', '?', '#']) {
             return Err(
                 "a pattern with userinfo, query or fragment, expected [*.]host[:port][/path]"

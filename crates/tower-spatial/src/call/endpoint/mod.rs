@@ -20,6 +20,8 @@ pub use state::EndpointsState;
 use arc_swap::ArcSwap;
 use gates::Gates;
 pub(crate) use heads::{Heads, Kind};
+#[cfg(feature = "config")]
+pub(crate) use host::Pattern;
 use load_control::{Gate, LatencyRecord, LoadControl, Reason};
 pub(crate) use permit::{Permit, Queued, Waiting};
 pub(crate) use settings::{Part, Parts, Settings};
