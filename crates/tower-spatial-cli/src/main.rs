@@ -1,5 +1,6 @@
 //! The command `tower-spatial`.
 
+mod check;
 mod demo;
 mod inspect;
 
@@ -22,12 +23,18 @@ enum Command {
     Demo(demo::Arguments),
     /// What recorded answers mean, and what the middleware would have done with them.
     Inspect(inspect::Arguments),
+    /// What holds for each endpoint by a settings file, and what is wrong or looks wrong in it.
+    Check(check::Arguments),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let (result, what_failed) = match Arguments::parse().command {
         Command::Demo(arguments) => (demo::run(&arguments).await, ExitCode::FAILURE),
+        Command::Check(arguments) => (
+            check::run(&arguments, &mut io::stdout().lock()),
+            ExitCode::FAILURE,
+        ),
         Command::Inspect(arguments) => {
             match inspect::run(&arguments, &mut io::stdout().lock()).await {
                 Ok(()) => (Ok(true), ExitCode::SUCCESS),
