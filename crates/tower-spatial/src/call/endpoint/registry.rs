@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use http::uri::{Authority, Scheme};
 use http::{Extensions, Uri};
 use tokio::time::{Duration, Instant};
@@ -73,6 +73,7 @@ struct Registry {
 struct Routes {
     hosts: Hosts,
     configured: Vec<Arc<Endpoint>>,
+    by_name: HashMap<Box<str>, Arc<Endpoint>>,
     /// Of hosts that no setting names.
     defaults: Arc<Settings>,
     /// Where hosts that no setting names are refused, what stands for them.
@@ -151,8 +152,7 @@ impl Endpoints {
 
     fn configured(&self, name: &str) -> Option<Arc<Endpoint>> {
         let routes = self.0.routes.load();
-        let found = routes.configured.iter().find(|one| one.name() == name);
-        found.cloned()
+        routes.by_name.get(name).cloned()
     }
 
     /// Goes by other settings from now on, as if it had been built with them. Calls on their way are not touched, and
@@ -244,6 +244,7 @@ impl Default for Endpoints {
         Self(Arc::new(Registry::new(Routes {
             hosts: Hosts::default(),
             configured: Vec::new(),
+            by_name: HashMap::new(),
             defaults: Arc::default(),
             refused: None,
         })))
@@ -400,6 +401,7 @@ impl EndpointsBuilder {
         let mut routes = Routes {
             hosts: Hosts::default(),
             configured: Vec::new(),
+            by_name: HashMap::new(),
             refused: self.refuses_unknown.then(|| Arc::new(refused())),
             defaults: unknown,
         };
@@ -434,6 +436,9 @@ impl EndpointsBuilder {
                     )
                 })?;
             }
+            routes
+                .by_name
+                .insert(name.as_str().into(), Arc::clone(&endpoint));
             routes.configured.push(endpoint);
         }
         Ok((routes, changed))
