@@ -99,36 +99,15 @@ pub enum Key {
     Header(Text),
 }
 
-/// How whole answers are checked: the numbers of a `CompletenessLayer`.
-#[derive(Clone, Debug, PartialEq)]
+/// How whole answers are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "each field is the key of its name, and the table describes the keys"
-)]
-pub struct Completeness {
-    /// Whether while the answer is handed on, not before.
-    pub streaming: bool,
-    pub memory: usize,
-    pub max_size: u64,
-    pub everything: bool,
-    pub remember_counts: bool,
-    pub max_drop: f64,
-    pub hits_probe: bool,
-}
-
-impl Default for Completeness {
-    fn default() -> Self {
-        Self {
-            streaming: false,
-            memory: 1 << 20,
-            max_size: 16 << 30,
-            everything: false,
-            remember_counts: false,
-            max_drop: 0.2,
-            hits_probe: false,
-        }
-    }
+pub enum Completeness {
+    /// They are collected and checked before they are handed on.
+    #[default]
+    Collect,
+    /// They are checked while they are handed on.
+    Streaming,
 }
 
 impl Text {
@@ -191,8 +170,7 @@ impl Block {
     /// Puts what it says into settings. It is complete: what it does not say is not inherited by a retry policy either, so
     /// it is best asked of what [`or`](Self::or) gives.
     ///
-    /// What belongs to one layer of the whole stack is left to that: [`key`](Self::key), [`stagger`](Self::stagger),
-    /// [`completeness`](Self::completeness), and whether there is a [`breaker`](Self::breaker) at all.
+    /// What belongs to one layer of the whole stack is left to that: [`key`](Self::key), [`stagger`](Self::stagger), and whether there is a [`breaker`](Self::breaker) at all.
     #[must_use]
     pub fn apply(&self, mut settings: EndpointSettings) -> EndpointSettings {
         macro_rules! set {
@@ -226,6 +204,15 @@ impl Block {
         }
         if let Some(Switch::On(breaker)) = &self.breaker {
             settings = settings.breaker(breaker.clone());
+        }
+        #[cfg(feature = "completeness")]
+        if let Some(completeness) = &self.completeness {
+            use crate::verify::completeness::Completeness as Mode;
+            settings = settings.completeness(match completeness {
+                Switch::Off => Mode::Off,
+                Switch::On(Completeness::Collect) => Mode::Collect,
+                Switch::On(Completeness::Streaming) => Mode::Streaming,
+            });
         }
         settings
     }
@@ -383,21 +370,9 @@ impl Block {
                 })
             }),
             "completeness" => self.completeness.as_ref().map(|completeness| {
-                completeness.shown(|on| {
-                    let mut shown = match on.streaming {
-                        true => "streaming".to_owned(),
-                        false => format!("collect, memory {}, max_size {}", on.memory, on.max_size),
-                    };
-                    for (name, is_on) in [
-                        ("everything", on.everything),
-                        ("remember_counts", on.remember_counts),
-                        ("hits_probe", on.hits_probe),
-                    ] {
-                        if is_on {
-                            shown = format!("{shown}, {name}");
-                        }
-                    }
-                    format!("{shown}, max_drop {}", on.max_drop)
+                completeness.shown(|on| match on {
+                    Completeness::Collect => "collect".to_owned(),
+                    Completeness::Streaming => "streaming".to_owned(),
                 })
             }),
             "freshness" => list(

@@ -376,53 +376,12 @@ pub(super) static KEY: &[Row] = &[
     row("header", Kind::Text, "none", "The name of a header."),
 ];
 
-pub(super) static COMPLETENESS: &[Row] = &[
-    row(
-        "mode",
-        Kind::Words(&["collect", "streaming"]),
-        "collect",
-        "Before the answer is handed on, or while it is.",
-    ),
-    row(
-        "memory",
-        count(0, 1 << 40),
-        "1048576",
-        "Bytes that are collected in memory; beyond them, a temporary file.",
-    ),
-    row(
-        "max_size",
-        count(1, 1 << 50),
-        "17179869184",
-        "Bytes that a collected answer may have at all.",
-    ),
-    row(
-        "everything",
-        Kind::Switch,
-        "false",
-        "Checks every answer with a body, not only geodata.",
-    ),
-    row(
-        "remember_counts",
-        Kind::Switch,
-        "false",
-        "Takes an answer with far fewer members than the last good one for a failed attempt.",
-    ),
-    row(
-        "max_drop",
-        Kind::Number {
-            least: 0.0,
-            most: 1.0,
-        },
-        "0.2",
-        "The share of them that may be missing.",
-    ),
-    row(
-        "hits_probe",
-        Kind::Switch,
-        "false",
-        "Asks a WFS for the number of members first.",
-    ),
-];
+pub(super) static COMPLETENESS: &[Row] = &[row(
+    "mode",
+    Kind::Words(&["collect", "streaming"]),
+    "collect",
+    "Before the answer is handed on, or while it is.",
+)];
 
 pub(super) static FRESHNESS: &[Row] = &[
     row(

@@ -234,10 +234,7 @@ impl Reader<'_> {
             "breaker" => block.breaker = self.choice(row, node, Self::breaker),
             "completeness" => {
                 block.completeness = match self.text_of(node).as_ref().map(Text::as_str) {
-                    Some("streaming") => Some(Switch::On(Completeness {
-                        streaming: true,
-                        ..Completeness::default()
-                    })),
+                    Some("streaming") => Some(Switch::On(Completeness::Streaming)),
                     _ => self.choice(row, node, Self::completeness),
                 };
             }
@@ -673,20 +670,13 @@ impl Reader<'_> {
     }
 
     fn completeness(&mut self, entries: &[Entry]) -> Completeness {
-        let mut of = Completeness::default();
+        let mut completeness = Completeness::default();
         self.keys(entries, COMPLETENESS, |reader, row, entry| {
-            let node = &entry.node;
-            match row.name {
-                "mode" => of.streaming = reader.word(row, node) == Some("streaming"),
-                "memory" => set(&mut of.memory, reader.count(row, node)),
-                "max_size" => set(&mut of.max_size, reader.count(row, node)),
-                "everything" => set(&mut of.everything, reader.switch(row, node)),
-                "remember_counts" => set(&mut of.remember_counts, reader.switch(row, node)),
-                "max_drop" => set(&mut of.max_drop, reader.number(row, node)),
-                _ => set(&mut of.hits_probe, reader.switch(row, node)),
+            if reader.word(row, &entry.node) == Some("streaming") {
+                completeness = Completeness::Streaming;
             }
         });
-        of
+        completeness
     }
 
     fn freshness(&mut self, row: &'static Row, node: &Node, block: &mut Block) {
