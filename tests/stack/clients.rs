@@ -21,7 +21,7 @@ use tokio::{
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, retry::RetryLayer};
 use tower_spatial::{
-    ConcurrencyLimitLayer,
+    ConcurrencyLimitLayer, EndpointSettings, Endpoints,
     call::{Attempts, Cause, Outcome, Verdict},
     client::{
         hyper::{Client, ClientBuilder},
@@ -390,6 +390,25 @@ mod through_the_ready_client {
         );
         assert!(outcome.never_executed());
         assert_speaks_of_no_url(&error);
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_has_a_connect_timeout_of_its_own() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let settings = EndpointSettings::new().connect_timeout(SHORT);
+        let endpoints = Endpoints::builder()
+            .endpoint("silent", [address.clone()], settings)
+            .build()
+            .unwrap();
+        // Without it the default of 10 s holds, which is longer than the test has.
+        let client = ready(ClientBuilder::new().endpoints(endpoints));
+        let url = format!("https://{address}/wms");
+        let (outcome, _) = timeout(LONG, outcome_and_error(client, get(url)))
+            .await
+            .unwrap();
+        assert_eq!(outcome.cause(), &Cause::TimedOut);
+        assert!(outcome.never_executed());
     }
 
     #[tokio::test]

@@ -65,9 +65,6 @@ use crate::retry::RetryPolicy;
 use crate::stagger::{Stagger, StaggerLayer};
 use crate::timeout::attempt::{AttemptBody, AttemptTimeoutLayer, AttemptTimeoutService};
 use crate::timeout::deadline::{DeadlineBody, DeadlineLayer, DeadlineService};
-use crate::verify::completeness::{
-    CheckedBody, Completeness, CompletenessLayer, CompletenessService,
-};
 use crate::verify::freshness::{FreshnessLayer, FreshnessService};
 use crate::{ConcurrencyLimit, ConcurrencyLimitLayer};
 
@@ -81,7 +78,7 @@ pub struct SpatialLayer {
     stagger: StaggerLayer,
     retry: RetryPolicy,
     freshness: FreshnessLayer,
-    completeness: CompletenessLayer,
+    completeness: check::Layer,
     breaker: bool,
     cooldown: bool,
     concurrency: bool,
@@ -97,9 +94,9 @@ impl SpatialLayer {
         Self {
             attempt_timeout: AttemptTimeoutLayer::new().endpoints(endpoints.clone()),
             freshness: FreshnessLayer::new().endpoints(endpoints.clone()),
-            completeness: CompletenessLayer::new().mode(Completeness::Off),
+            completeness: check::unless_asked_for(),
             deadline: None,
-            stagger: StaggerLayer::default(),
+            stagger: StaggerLayer::default().endpoints(endpoints.clone()),
             retry: RetryPolicy::default(),
             breaker: true,
             cooldown: true,
@@ -129,10 +126,10 @@ impl SpatialLayer {
         self
     }
 
-    /// Spreads first attempts over a window that begins now; zero is off. Default off, [`batch`](Self::batch) 5 s.
+    /// Spreads first attempts over a window that begins now, at endpoints that do not say; zero is off. Default off, [`batch`](Self::batch) 5 s.
     #[must_use]
     pub fn stagger(mut self, window: Duration) -> Self {
-        self.stagger = StaggerLayer::new(window);
+        self.stagger = StaggerLayer::new(window).endpoints(self.endpoints.clone());
         self
     }
 
@@ -155,8 +152,9 @@ impl SpatialLayer {
     }
 
     /// How answers are checked for being whole, at endpoints that do not say. Default off.
+    #[cfg(feature = "completeness")]
     #[must_use]
-    pub fn completeness(mut self, completeness: CompletenessLayer) -> Self {
+    pub fn completeness(mut self, completeness: check::Layer) -> Self {
         self.completeness = completeness;
         self
     }
@@ -219,6 +217,31 @@ impl SpatialLayer {
     }
 }
 
+/// With feature `completeness`.
+#[cfg(feature = "completeness")]
+mod check {
+    pub(super) use crate::verify::completeness::{
+        CheckedBody as Body, CompletenessLayer as Layer, CompletenessService as Service,
+    };
+
+    pub(super) fn unless_asked_for() -> Layer {
+        Layer::new().mode(crate::verify::completeness::Completeness::Off)
+    }
+}
+
+/// Without it.
+#[cfg(not(feature = "completeness"))]
+mod check {
+    pub(super) use tower_layer::Identity as Layer;
+
+    pub(super) type Body<R> = R;
+    pub(super) type Service<S> = S;
+
+    pub(super) fn unless_asked_for() -> Layer {
+        Layer::new()
+    }
+}
+
 impl<S> Layer<S> for SpatialLayer {
     type Service = Spatial<S>;
 
@@ -242,7 +265,7 @@ impl<S> Layer<S> for SpatialLayer {
         };
         let stack = ServiceBuilder::new()
             .layer(deadline.endpoints(self.endpoints.clone()))
-            .layer(self.stagger)
+            .layer(self.stagger.clone())
             .layer(RetryLayer::new(self.retry.clone()))
             .layer(self.freshness.clone())
             .layer(self.completeness.clone())
@@ -267,7 +290,7 @@ pub type Stack<S> = DeadlineService<
         Retry<
             RetryPolicy,
             FreshnessService<
-                CompletenessService<
+                check::Service<
                     ConcurrencyLimit<RateLimit<AttemptTimeoutService<ServiceExceptionService<S>>>>,
                 >,
             >,
@@ -276,7 +299,7 @@ pub type Stack<S> = DeadlineService<
 >;
 
 /// The body of a response of [`Spatial`], around the client's.
-pub type SpatialBody<R> = DeadlineBody<CheckedBody<ResponseBody<AttemptBody<InspectedBody<R>>>>>;
+pub type SpatialBody<R> = DeadlineBody<check::Body<ResponseBody<AttemptBody<InspectedBody<R>>>>>;
 
 impl<S, B, R> Service<Request<B>> for Spatial<S>
 where

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::ResponseFuture;
 use super::future::Delayed;
-use crate::call::latest_start;
+use crate::call::{self, latest_start};
 
 /// Spreads the calls that come soon after a start; see the [module](super). Made by
 /// [`StaggerLayer`](super::StaggerLayer).
@@ -17,12 +17,55 @@ use crate::call::latest_start;
 pub struct Stagger<S> {
     inner: S,
     /// `None` once the window was seen to be over: from then on no clock is read.
-    end: Option<Instant>,
+    window: Option<Window>,
+}
+
+/// When starts are spread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    begin: Instant,
+    /// For endpoints that do not say.
+    length: Duration,
+    /// The last end of all.
+    end: Instant,
+}
+
+impl Window {
+    /// What is farther away than a clock can tell is none.
+    pub(super) fn beginning(begin: Instant, length: Duration) -> Self {
+        let end = begin.checked_add(length);
+        Self {
+            begin,
+            length: end.map_or(Duration::ZERO, |_| length),
+            end: end.unwrap_or(begin),
+        }
+    }
+
+    /// The same where some endpoints' are as long as that.
+    pub(super) fn lasting(self, longest: Option<Duration>) -> Self {
+        let end = self.begin.checked_add(longest.unwrap_or_default());
+        Self {
+            end: end.map_or(self.end, |end| end.max(self.end)),
+            ..self
+        }
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.end == self.begin
+    }
+
+    /// When it ends for a request.
+    fn end_for<B>(&self, request: &Request<B>) -> Instant {
+        let settings = call::Context::settings_of(request.extensions());
+        let length = settings.and_then(|settings| settings.stagger);
+        let end = self.begin.checked_add(length.unwrap_or(self.length));
+        end.unwrap_or(self.begin)
+    }
 }
 
 impl<S> Stagger<S> {
-    pub(super) fn new(inner: S, end: Option<Instant>) -> Self {
-        Self { inner, end }
+    pub(super) fn new(inner: S, window: Option<Window>) -> Self {
+        Self { inner, window }
     }
 }
 
@@ -38,22 +81,23 @@ where
     /// Within the window always ready, after it as ready as the service below.
     #[inline]
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        if let Some(end) = self.end {
-            if Instant::now() < end {
+        if let Some(window) = self.window {
+            if Instant::now() < window.end {
                 return Poll::Ready(Ok(()));
             }
-            self.end = None;
+            self.window = None;
         }
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.end {
+        match self.window {
             None => ResponseFuture::called(self.inner.call(request)),
             // The service below was not asked whether it is ready, also where the window has ended since.
-            Some(end) => {
+            Some(window) => {
                 let now = Instant::now();
+                let end = window.end_for(&request);
                 let latest = latest_start(request.extensions(), now);
                 let wait = share(now, end, latest).mul_f64(rand::rng().random());
                 let fresh = self.inner.clone();

@@ -261,3 +261,64 @@ async fn a_job_waits_through_a_maintenance_of_two_hours_with_few_attempts() {
     assert!(late < Duration::from_secs(30), "{late:?}");
     assert!(attempts < 50 + 16 + 600, "{attempts}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_has_its_own_window() {
+    let settings = EndpointSettings::new();
+    let endpoints = Endpoints::builder()
+        .endpoint(
+            "calm",
+            ["calm.example"],
+            settings.clone().stagger(20 * SECOND),
+        )
+        .endpoint(
+            "at once",
+            ["fast.example"],
+            settings.stagger(Duration::ZERO),
+        )
+        .build()
+        .unwrap();
+    let sent = Sent::default();
+    let client = SpatialLayer::new(endpoints).layer(sent.service(tile));
+    let ask = async |host: &str, times: usize| {
+        let calls: Vec<_> = (0..times)
+            .map(|_| {
+                let request = Request::get(format!("http://{host}.example/"));
+                tokio::spawn(client.clone().oneshot(request.body(NoBody::new()).unwrap()))
+            })
+            .collect();
+        let start = Instant::now();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        start.elapsed().as_secs_f64()
+    };
+    assert_eq!(ask("fast", 10).await, 0.0);
+    assert_eq!(ask("other", 10).await, 0.0);
+    let took = ask("calm", 16).await;
+    assert!((10.0..=20.0).contains(&took), "{took}");
+    assert_eq!(ask("calm", 1).await.max(20.0), 20.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_can_do_without_a_breaker_and_have_its_key_elsewhere() {
+    let second = Quota::new(1, SECOND).unwrap();
+    let settings = EndpointSettings::new()
+        .no_breaker()
+        .rate([second])
+        .key(tower_spatial::limit::rate::KeySource::query(["mine"]));
+    let endpoints = Endpoints::builder().defaults(settings).build().unwrap();
+    let sent = Sent::default();
+    let client = SpatialLayer::new(endpoints)
+        .retry(once())
+        .layer(sent.service(refused));
+    let start = Instant::now();
+    for n in 0..20 {
+        let request = Request::get(format!("http://a.example/?key=same&mine={n}"));
+        let _ = client
+            .clone()
+            .oneshot(request.body(NoBody::new()).unwrap())
+            .await;
+    }
+    assert_eq!((sent.count(), start.elapsed()), (20, Duration::ZERO));
+}

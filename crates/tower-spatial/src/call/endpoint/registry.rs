@@ -145,6 +145,27 @@ impl Endpoints {
         self.find(uri)
     }
 
+    /// The longest window over which the starts of any endpoint are spread.
+    pub(crate) fn longest_stagger(&self) -> Duration {
+        let routes = self.0.routes.load();
+        let own = routes
+            .configured
+            .iter()
+            .map(|endpoint| endpoint.settings().stagger);
+        let all = own.chain([routes.defaults.stagger]).flatten();
+        all.max().unwrap_or_default()
+    }
+
+    /// The longest time that a connection to any endpoint may take; zero where none says.
+    #[cfg(feature = "client-hyper")]
+    pub(crate) fn longest_connect_timeout(&self) -> Duration {
+        let routes = self.0.routes.load();
+        let configured = routes.configured.iter();
+        let own = configured.map(|endpoint| endpoint.settings().timeouts.connect);
+        let all = own.chain([routes.defaults.timeouts.connect]).flatten();
+        all.max().unwrap_or_default()
+    }
+
     /// Tells them apart from others.
     pub(crate) fn id(&self) -> EndpointsId {
         EndpointsId(Arc::as_ptr(&self.0).addr())

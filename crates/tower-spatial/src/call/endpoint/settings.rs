@@ -7,6 +7,7 @@ use load_control::{AdaptiveSettings, BreakerSettings, LimitSettings, LoadSetting
 use tokio::time::{Duration, Instant};
 
 use crate::exception::Dialects;
+use crate::limit::rate::KeySource;
 use crate::retry::RetryPolicy;
 use crate::verify::completeness::Completeness;
 use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
@@ -27,7 +28,10 @@ use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 #[derive(Clone, Debug, Default)]
 pub struct EndpointSettings {
     limit: Option<Limit>,
-    breaker: Option<BreakerSettings>,
+    /// The inner `None` is no breaker.
+    breaker: Option<Option<BreakerSettings>>,
+    stagger: Option<Duration>,
+    key: Option<KeySource>,
     retry_after_max: Option<Duration>,
     queue_timeout: Option<Duration>,
     reader_patience: Option<Duration>,
@@ -67,7 +71,29 @@ impl EndpointSettings {
     /// at least 1, a share within 0 to 1.
     #[must_use]
     pub fn breaker(mut self, breaker: BreakerSettings) -> Self {
-        self.breaker = Some(breaker);
+        self.breaker = Some(Some(breaker));
+        self
+    }
+
+    /// No breaker, whatever layer there is.
+    #[must_use]
+    pub fn no_breaker(mut self) -> Self {
+        self.breaker = Some(None);
+        self
+    }
+
+    /// Over how long first attempts are spread after the start, instead of what a
+    /// [`StaggerLayer`](crate::stagger::StaggerLayer) says; zero is not at all.
+    #[must_use]
+    pub fn stagger(mut self, window: Duration) -> Self {
+        self.stagger = Some(window);
+        self
+    }
+
+    /// Where requests have their key, instead of where a [`RateLimitLayer`](crate::RateLimitLayer) looks for it.
+    #[must_use]
+    pub fn key(mut self, key: KeySource) -> Self {
+        self.key = Some(key);
         self
     }
 
@@ -133,6 +159,7 @@ impl EndpointSettings {
 
     /// What is done to know that answers are whole, instead of what a
     /// [`CompletenessLayer`](crate::verify::completeness::CompletenessLayer) says.
+    #[cfg(feature = "completeness")]
     #[must_use]
     pub fn completeness(mut self, completeness: Completeness) -> Self {
         self.completeness = Some(completeness);
@@ -222,7 +249,7 @@ impl EndpointSettings {
                 Limit::Adaptive(in_step(adaptive))
             }
         };
-        if let Some(breaker) = &self.breaker {
+        if let Some(Some(breaker)) = &self.breaker {
             checked_breaker(breaker).map_err(|problem| refuse("breaker", problem))?;
         }
         let duration = |setting, value: Option<Duration>, default| match value {
@@ -262,10 +289,12 @@ impl EndpointSettings {
                 .as_ref()
                 .or(defaults.published_limit.as_ref())
                 .cloned(),
-            breaker: self
-                .breaker
-                .clone()
-                .unwrap_or_else(|| defaults.breaker.clone()),
+            breaker: match &self.breaker {
+                Some(breaker) => breaker.clone(),
+                None => defaults.breaker.clone(),
+            },
+            stagger: self.stagger.or(defaults.stagger),
+            key: self.key.as_ref().or(defaults.key.as_ref()).cloned(),
             retry_after_max: duration(
                 "retry_after_max",
                 self.retry_after_max,
@@ -381,7 +410,9 @@ pub(crate) struct Timeouts {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) limit: Limit,
-    pub(crate) breaker: BreakerSettings,
+    pub(crate) breaker: Option<BreakerSettings>,
+    pub(crate) stagger: Option<Duration>,
+    pub(crate) key: Option<KeySource>,
     pub(crate) retry_after_max: Duration,
     pub(crate) queue_timeout: Duration,
     pub(crate) reader_patience: Duration,
@@ -474,7 +505,7 @@ impl Settings {
         let has = |part| gates & part as u8 != 0;
         let made = self.load[usize::from(gates)].get_or_init(|| {
             Arc::new(LoadSettings {
-                breaker: has(Part::Breaker).then(|| self.breaker.clone()),
+                breaker: self.breaker.clone().filter(|_| has(Part::Breaker)),
                 retry_after_max: match has(Part::Cooldown) {
                     true => self.retry_after_max,
                     false => Duration::ZERO,
@@ -497,7 +528,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             limit: Limit::Fixed(16),
-            breaker: BreakerSettings::default(),
+            breaker: Some(BreakerSettings::default()),
+            stagger: None,
+            key: None,
             retry_after_max: Duration::from_secs(300),
             queue_timeout: Duration::from_secs(600),
             reader_patience: Duration::from_secs(30),

@@ -7,6 +7,7 @@ use rustls::{ClientConfig, crypto::ring};
 use tower::BoxError;
 
 use super::{Client, Connector};
+use crate::Endpoints;
 
 /// Sets the numbers of a [`Client`].
 ///
@@ -31,6 +32,7 @@ use super::{Client, Connector};
 #[must_use]
 pub struct ClientBuilder {
     connect_timeout: Duration,
+    endpoints: Option<Endpoints>,
     pool_idle_timeout: Duration,
     pool_max_idle_per_host: usize,
     http2_only: bool,
@@ -45,6 +47,7 @@ impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
+            endpoints: None,
             pool_idle_timeout: Duration::from_secs(60),
             pool_max_idle_per_host: 16,
             http2_only: false,
@@ -68,6 +71,15 @@ impl ClientBuilder {
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self {
             connect_timeout,
+            ..self
+        }
+    }
+
+    /// Endpoints whose own [`connect_timeout`](crate::EndpointSettings::connect_timeout) holds for their hosts. A connection
+    /// is made to a host: an endpoint that only a path or a name tells from others has none of its own.
+    pub fn endpoints(self, endpoints: Endpoints) -> Self {
+        Self {
+            endpoints: Some(endpoints),
             ..self
         }
     }
@@ -163,7 +175,8 @@ impl ClientBuilder {
             Some(tls) => tls,
             None => native().map_err(|error| InvalidClient(Kind::Roots(error)))?,
         };
-        let connector = Connector::new(tls, self.connect_timeout, self.http2_only);
+        let (timeout, endpoints) = (self.connect_timeout, self.endpoints);
+        let connector = Connector::new(tls, timeout, endpoints, self.http2_only);
         Ok(
             hyper_util::client::legacy::Client::builder(TokioExecutor::new())
                 .timer(TokioTimer::new())

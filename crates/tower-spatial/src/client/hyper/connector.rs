@@ -11,26 +11,37 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tower::{BoxError, timeout::Timeout};
+use tower::{BoxError, timeout::error::Elapsed};
 use tower_service::Service;
+
+use crate::Endpoints;
 
 /// Connects with or without TLS within one time limit.
 #[derive(Clone)]
 pub struct Connector {
-    inner: Timeout<HttpsConnector<HttpConnector>>,
+    inner: HttpsConnector<HttpConnector>,
+    timeout: Duration,
+    endpoints: Option<Endpoints>,
 }
 
 impl Connector {
     /// Connects within `timeout`; the protocols that `tls` announces (ALPN) are replaced by HTTP/2 and HTTP/1.1, or by
     /// HTTP/2 alone.
-    pub(super) fn new(mut tls: ClientConfig, timeout: Duration, only_http2: bool) -> Self {
+    pub(super) fn new(
+        mut tls: ClientConfig,
+        timeout: Duration,
+        endpoints: Option<Endpoints>,
+        only_http2: bool,
+    ) -> Self {
         // hyper-rustls panics where they are set.
         tls.alpn_protocols.clear();
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
-        // Shares the time between a host's addresses, so that a dead one does not use up that of the others.
-        http.set_connect_timeout(Some(timeout));
+        // Shares the time between a host's addresses, so that a dead one does not use up that of the others. Where hosts
+        // have times of their own, the longest: what is over is cut all the same.
+        let longest = endpoints.as_ref().map(Endpoints::longest_connect_timeout);
+        http.set_connect_timeout(Some(longest.unwrap_or_default().max(timeout)));
         let builder = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http();
@@ -40,7 +51,9 @@ impl Connector {
             builder.enable_all_versions().wrap_connector(http)
         };
         Self {
-            inner: Timeout::new(https, timeout),
+            inner: https,
+            timeout,
+            endpoints,
         }
     }
 }
@@ -56,7 +69,19 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        Box::pin(self.inner.call(uri))
+        let endpoint = self
+            .endpoints
+            .as_ref()
+            .map(|endpoints| endpoints.find(&uri));
+        let own = endpoint.and_then(|endpoint| endpoint.settings().timeouts.connect);
+        let timeout = own.unwrap_or(self.timeout);
+        let connecting = self.inner.call(uri);
+        Box::pin(async move {
+            match tokio::time::timeout(timeout, connecting).await {
+                Ok(connected) => connected,
+                Err(_) => Err(Elapsed::new().into()),
+            }
+        })
     }
 }
 

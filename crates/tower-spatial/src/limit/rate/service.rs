@@ -69,7 +69,7 @@ where
         };
         let head = RequestHead::of(&request);
         let (key, is_keyed) = {
-            let secret = options.key.read(head);
+            let secret = settings.key.as_ref().unwrap_or(&options.key).read(head);
             let key = options.store.key(endpoint.name(), secret.as_deref());
             (key, secret.is_some())
         };

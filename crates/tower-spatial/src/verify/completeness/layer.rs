@@ -3,7 +3,7 @@ use std::{path::PathBuf, sync::Arc};
 use tower_layer::Layer;
 
 use super::{
-    CompletenessService, CountMemory, HitsProbeLayer, RecentCounts,
+    Completeness, CompletenessService, CountMemory, HitsProbeLayer, RecentCounts,
     store::{Limits, Place},
 };
 
@@ -19,19 +19,6 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct CompletenessLayer {
     options: Options,
-}
-
-/// What is done with answers that can be checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Completeness {
-    /// Nothing.
-    Off,
-    /// They are collected and checked before they are handed on.
-    #[default]
-    Collect,
-    /// They are checked while they are read.
-    Streaming,
 }
 
 #[derive(Clone, Debug)]

@@ -114,6 +114,19 @@ pub use {
     counts::{CountMemory, ExpectedCount, QueryKey, RecentCounts},
     future::ResponseFuture,
     hits::{HitsProbe, HitsProbeFuture, HitsProbeLayer},
-    layer::{Completeness, CompletenessLayer},
+    layer::CompletenessLayer,
     service::CompletenessService,
 };
+
+/// What is done with answers that can be checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Completeness {
+    /// Nothing.
+    Off,
+    /// They are collected and checked before they are handed on.
+    #[default]
+    Collect,
+    /// They are checked while they are read.
+    Streaming,
+}
