@@ -56,6 +56,7 @@ pub(crate) struct Quiet {
 
 impl Quiet {
     /// The generation of what is admitted.
+    #[inline]
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }

@@ -90,6 +90,7 @@ pub struct Admission {
 
 impl Admission {
     /// Whether it is the one call that finds out whether the host is back.
+    #[inline]
     pub fn is_probe(&self) -> bool {
         self.is_probe
     }
@@ -192,6 +193,7 @@ impl LoadControl {
     }
 
     /// What the breaker says now.
+    #[inline]
     pub fn gate(&self, now: Instant) -> Gate {
         self.condition.gate(now)
     }
@@ -202,8 +204,9 @@ impl LoadControl {
     }
 
     /// Whether anything limits how many may be in flight.
+    #[inline]
     pub fn has_limit(&self) -> bool {
-        self.settings.limit != LimitSettings::Unlimited
+        !matches!(self.settings.limit, LimitSettings::Unlimited)
     }
 
     /// How many are in flight.
@@ -226,6 +229,7 @@ impl LoadControl {
     }
 
     /// What a queue of waiting calls goes by now.
+    #[inline]
     pub fn next(&self, now: Instant) -> Next {
         let gate = self.condition.gate(now);
         match self.wait(now, gate) {
@@ -245,6 +249,7 @@ impl LoadControl {
     }
 
     /// Tells what came of a call, as soon as that is known; again where its body fails later. The permit stays with it.
+    #[inline]
     pub fn settle(
         &mut self,
         now: Instant,
@@ -259,6 +264,7 @@ impl LoadControl {
     }
 
     /// Ends a call: its permit is free. A probe that nothing was told of is lost, and frees its slot.
+    #[inline]
     pub fn release(&mut self, now: Instant, admission: Admission) -> Next {
         self.in_flight = self.in_flight.saturating_sub(1);
         if admission.is_probe && admission.generation == self.condition.generation() {
@@ -467,6 +473,7 @@ impl LoadControl {
         Ok(host)
     }
 
+    #[inline]
     fn wait(&self, now: Instant, gate: Gate) -> Option<Wait> {
         let cooldown = self.condition.cooldown(now);
         let (reason, until) = match gate {
@@ -553,6 +560,7 @@ impl Default for Condition {
 }
 
 impl Condition {
+    #[inline]
     fn gate(&self, now: Instant) -> Gate {
         match self {
             Self::Well(_) => Gate::Closed,
@@ -560,6 +568,7 @@ impl Condition {
         }
     }
 
+    #[inline]
     fn generation(&self) -> u32 {
         match self {
             Self::Well(quiet) => quiet.generation(),
@@ -567,10 +576,12 @@ impl Condition {
         }
     }
 
+    #[inline]
     fn cooldown(&self, now: Instant) -> Option<Instant> {
         self.known()?.cooldown.until(now)
     }
 
+    #[inline]
     fn known(&self) -> Option<&Trouble> {
         match self {
             Self::Well(_) => None,

@@ -38,6 +38,7 @@ pub enum LimitSettings {
 
 impl LimitSettings {
     /// What is never exceeded.
+    #[inline]
     pub fn ceiling(&self) -> u32 {
         match self {
             Self::Unlimited => u32::MAX,
@@ -81,6 +82,7 @@ impl Limiter {
     }
 
     /// How many may be in flight, at least 1.
+    #[inline]
     pub fn limit(&self) -> u32 {
         self.limit.max(1.0) as u32
     }

@@ -7,6 +7,7 @@ use load_control::{
     Admission, Decision, Gate, LoadControl, LoadSettings, Outcome, Reason, Snapshot,
     UnknownVersion, Wait,
 };
+use once_cell::race::OnceBox;
 use tokio::time::{Duration, Instant};
 
 use super::heads::Heads;
@@ -37,7 +38,8 @@ use super::heads::Heads;
 pub(super) struct Gates {
     state: Mutex<State>,
     few: [AtomicU32; FEW],
-    extras: OnceLock<Box<Extras>>,
+    /// Half as large as a `OnceLock` of a box.
+    extras: OnceBox<Extras>,
 }
 
 /// What only some hosts need.
@@ -45,6 +47,16 @@ pub(super) struct Gates {
 struct Extras {
     slots: OnceLock<Box<Segment>>,
     heads: Heads,
+    patience: Mutex<Patience>,
+}
+
+/// How far bodies have been looked at that nobody reads: only where calls had to wait.
+#[derive(Clone, Copy, Default)]
+struct Patience {
+    /// When the last sweep was: they are a quarter apart, also over times when nobody waits.
+    swept: Option<Instant>,
+    /// Bodies that live on without their permit.
+    reclaimed: usize,
 }
 
 /// Who may go: its slot, and by which state of the host.
@@ -90,15 +102,11 @@ pub(super) enum Reader {
 
 struct State {
     control: LoadControl,
-    /// Bodies that live on without their permit.
-    reclaimed: u32,
     generation: u32,
     /// Slots that were ever taken; from there on all are free.
     used: u16,
     /// The first of the list of free slots below `used`; each holds the next.
     free: u16,
-    /// When the last sweep was, in [milliseconds]: they are a quarter apart, also over times when nobody waits.
-    swept: u32,
     /// Made with the first waiter, gone with the last: an idle host costs a word.
     queue: Option<Box<Queue>>,
 }
@@ -195,15 +203,13 @@ impl Gates {
         Self {
             state: Mutex::new(State {
                 control: LoadControl::new(settings),
-                reclaimed: 0,
                 generation: 0,
                 used: 0,
                 free: NONE,
-                swept: milliseconds(Instant::now()).wrapping_sub(u32::MAX / 2),
                 queue: None,
             }),
             few: [const { AtomicU32::new(FREE) }; FEW],
-            extras: OnceLock::new(),
+            extras: OnceBox::new(),
         }
     }
 
@@ -350,7 +356,8 @@ impl Gates {
             self.put_back(state, slot.index);
             let _ = state.control.release(now.into_std(), admission);
         } else {
-            state.reclaimed = state.reclaimed.saturating_sub(1);
+            let mut patience = self.patience();
+            patience.reclaimed = patience.reclaimed.saturating_sub(1);
         }
         self.advance(state, now, &mut wakers);
         wakers
@@ -455,11 +462,14 @@ impl Gates {
         let mut wakers = Wakers::default();
         let mut state = self.lock();
         let state = &mut *state;
-        let since = milliseconds(now).wrapping_sub(state.swept);
-        if Duration::from_millis(since.into()) < quarter {
+        let mut patience = self.patience();
+        if patience
+            .swept
+            .is_some_and(|swept| now.saturating_duration_since(swept) < quarter)
+        {
             return wakers;
         }
-        state.swept = milliseconds(now);
+        patience.swept = Some(now);
         self.forget(state, now, quarter, &mut wakers);
         self.advance(state, now, &mut wakers);
         for index in 0..state.used {
@@ -476,7 +486,7 @@ impl Gates {
                     .is_ok()
             {
                 self.put_back(state, index);
-                state.reclaimed += 1;
+                patience.reclaimed += 1;
                 let _ = state.control.reclaim(now.into_std());
                 self.advance(state, now, &mut wakers);
             }
@@ -498,7 +508,7 @@ impl Gates {
                 .as_ref()
                 .map_or(0, |queue| queue.waiting.len() + queue.forgotten.len()),
             unread_bodies: (0..state.used).filter(unread).count(),
-            reclaimed: state.reclaimed as usize,
+            reclaimed: self.extras.get().map_or(0, |_| self.patience().reclaimed),
         };
         (counts, state.control.snapshot(now.into_std()))
     }
@@ -628,7 +638,7 @@ impl Gates {
             return word;
         }
         index -= FEW;
-        let mut size = 3 * FEW;
+        let mut size = FIRST_SEGMENT;
         let extras = self.extras.get_or_init(Box::default);
         let mut segment = extras.slots.get_or_init(|| Segment::new(size));
         loop {
@@ -639,6 +649,12 @@ impl Gates {
             size *= 4;
             segment = segment.next.get_or_init(|| Segment::new(size));
         }
+    }
+
+    /// Taken under the lock, if at all.
+    fn patience(&self) -> MutexGuard<'_, Patience> {
+        let patience = &self.extras.get_or_init(Box::default).patience;
+        patience.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing panics under the lock but a waker, and those come before or after the change.
@@ -757,13 +773,6 @@ impl Segment {
     }
 }
 
-/// Since the process began to ask; it comes round after 49 days, when a sweep may come a quarter too late.
-fn milliseconds(now: Instant) -> u32 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    let since = now.saturating_duration_since(*ORIGIN.get_or_init(|| now));
-    since.as_millis() as u32
-}
-
 fn age(word: u32) -> Option<u32> {
     match word & STATE_MASK {
         state @ 3..=7 => Some(state - Reader::Read as u32),
@@ -784,7 +793,9 @@ const OLD: u32 = 4;
 /// A task that was woken for so long and has not come is one that nobody polls.
 const OVERSLEPT: Duration = Duration::from_secs(1);
 const NONE: u16 = u16::MAX;
-const FEW: usize = 4;
+const FEW: usize = 3;
+/// With the few they are as many as a host may bear by default.
+const FIRST_SEGMENT: usize = 13;
 
 #[cfg(test)]
 mod tests {

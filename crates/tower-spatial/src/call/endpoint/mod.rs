@@ -33,9 +33,8 @@ pub struct Endpoint {
     /// They change where settings are loaded anew.
     settings: ArcSwap<Settings>,
     name: Box<str>,
+    /// That of the name; 0 where it has none.
     port: u16,
-    /// How much of the name is the host; the rest is the port. 0 where settings gave it its name.
-    host_len: u8,
     /// [`USED`] and the number of sweeps since.
     use_mark: AtomicU8,
     /// [`Parts`].
@@ -109,7 +108,6 @@ impl Endpoint {
             parts: AtomicU8::new(parts.0),
             name: name.into(),
             port: 0,
-            host_len: 0,
             use_mark: AtomicU8::new(0),
         }
     }
@@ -122,7 +120,6 @@ impl Endpoint {
         };
         Self {
             port,
-            host_len: host.len() as u8,
             ..Self::named(&name, settings, parts)
         }
     }
@@ -286,7 +283,13 @@ impl Endpoint {
 
     fn host(&self) -> &[u8] {
         let name = self.name.as_bytes();
-        name.get(..usize::from(self.host_len)).unwrap_or(name)
+        match self.port {
+            0 => name,
+            _ => {
+                let colon = name.iter().rposition(|byte| *byte == b':');
+                &name[..colon.unwrap_or(name.len())]
+            }
+        }
     }
 
     fn port(&self) -> u16 {
