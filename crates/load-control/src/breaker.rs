@@ -201,6 +201,7 @@ pub enum Effect {
 
 impl Breaker {
     /// Whether a call may go now.
+    #[inline]
     pub fn gate(&self, now: Instant) -> Gate {
         match self.state {
             State::Closed => Gate::Closed,

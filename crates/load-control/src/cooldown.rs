@@ -44,6 +44,7 @@ impl Cooldown {
     }
 
     /// When it ends; `None` where there is none.
+    #[inline]
     pub fn until(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| now < *until)
     }

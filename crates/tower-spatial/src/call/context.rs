@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::{Extensions, Request, Uri};
@@ -26,8 +26,9 @@ pub struct Deadline {
     /// What one call carries with it, in the same extension: each further one costs allocations on every clone of the
     /// request. A value made by a caller never holds one, so a deadline may be shared by many requests.
     context: Option<Arc<Context>>,
-    /// By whose gates this attempt has passed already: every attempt has extensions of its own.
-    admitted_by: Option<Arc<Endpoint>>,
+    /// By whose gates this attempt has passed already: every attempt has extensions of its own. Only the address of the
+    /// endpoint, 0 for none: the attempt's permit holds it.
+    admitted_by: usize,
 }
 
 impl Deadline {
@@ -60,9 +61,37 @@ impl Deadline {
     /// Whether nobody has said whether a call has a deadline: what our layers put there says nothing of it.
     pub(crate) fn is_open(extensions: &Extensions) -> bool {
         extensions.get::<Self>().is_none_or(|deadline| {
-            let is_ours = deadline.context.is_some() || deadline.admitted_by.is_some();
+            let is_ours = deadline.context.is_some() || deadline.admitted_by != 0;
             deadline.at.is_none() && is_ours
         })
+    }
+
+    /// All that a request carries, for who asks more than once.
+    #[inline]
+    pub(crate) fn carried(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
+    }
+
+    #[inline]
+    pub(crate) fn context(&self) -> Option<&Arc<Context>> {
+        self.context.as_ref()
+    }
+
+    /// Whether the attempt has passed the gates of `endpoint` already, by a layer further outside.
+    #[inline]
+    pub(crate) fn is_admitted_by(&self, endpoint: &Arc<Endpoint>) -> bool {
+        self.admitted_by == Arc::as_ptr(endpoint).addr()
+    }
+
+    /// As [`latest_start`].
+    #[inline]
+    pub(crate) fn latest_start(&self, now: Instant) -> Option<Instant> {
+        let context = self.context.as_ref();
+        let budget = context.and_then(|context| context.budget_end(now));
+        match (self.at, budget) {
+            (Some(at), Some(end)) => Some(at.min(end)),
+            (at, end) => at.or(end),
+        }
     }
 
     /// The caller's deadline in a request's extensions.
@@ -82,6 +111,8 @@ pub(crate) struct Context {
     met: OnceLock<(Arc<Endpoint>, Duration)>,
     /// Whether an attempt has had a cache-busting parameter.
     busted: AtomicBool,
+    /// How many attempts failed so far.
+    failures: AtomicUsize,
     progress: Mutex<Progress>,
     /// The permit of the attempt that is under way, where a layer below the one that got it may give it back.
     permit: Mutex<Option<Permit>>,
@@ -296,7 +327,10 @@ impl Context {
 
     /// Notes a failed attempt that is to be repeated.
     pub(crate) fn failed(&self, attempt: Attempt) {
-        self.progress().attempts.push(attempt);
+        let mut progress = self.progress();
+        progress.attempts.push(attempt);
+        self.failures
+            .store(progress.attempts.len(), Ordering::Relaxed);
     }
 
     /// The attempts that failed so far, oldest first.
@@ -306,7 +340,7 @@ impl Context {
 
     /// How many attempts failed so far.
     pub(crate) fn failures(&self) -> usize {
-        self.progress().attempts.len()
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// The attempt's permit, to be given back or put back by a layer further inside.
@@ -337,28 +371,14 @@ fn is_same(one: &str, other: &str) -> bool {
     std::ptr::eq(one, other)
 }
 
-/// Whether an attempt has passed the gates of `endpoint` already, by a layer further outside.
-pub(crate) fn is_admitted(extensions: &Extensions, endpoint: &Arc<Endpoint>) -> bool {
-    extensions
-        .get::<Deadline>()
-        .and_then(|deadline| deadline.admitted_by.as_ref())
-        .is_some_and(|by| Arc::ptr_eq(by, endpoint))
-}
-
 /// Tells the layers further inside that the attempt has passed the gates of `endpoint`.
 pub(crate) fn mark_admitted(extensions: &mut Extensions, endpoint: &Arc<Endpoint>) {
     let deadline = extensions.get_or_insert_default::<Deadline>();
-    deadline.admitted_by = Some(Arc::clone(endpoint));
+    deadline.admitted_by = Arc::as_ptr(endpoint).addr();
 }
 
 /// The last instant at which an attempt of this call may start and a wait for it may end, as far as can be told now: the
 /// caller's deadline or the end of the budget, which is known once it runs.
 pub(crate) fn latest_start(extensions: &Extensions, now: Instant) -> Option<Instant> {
-    let deadline = extensions.get::<Deadline>()?;
-    let context = deadline.context.as_ref();
-    let budget = context.and_then(|context| context.budget_end(now));
-    match (deadline.at, budget) {
-        (Some(at), Some(end)) => Some(at.min(end)),
-        (at, end) => at.or(end),
-    }
+    extensions.get::<Deadline>()?.latest_start(now)
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Extensions, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use load_control::Reason;
 use pin_project_lite::pin_project;
@@ -17,7 +17,7 @@ use super::body::{ResponseBody, hand_over};
 use super::error::For;
 use super::outcome::report;
 use super::{CircuitOpen, OnOpen, Options, QueueTimeout};
-use crate::call::{self, Deadline, Endpoint, Part, Permit, Queued, Waiting, latest_start};
+use crate::call::{self, Deadline, Endpoint, Part, Permit, Queued, Waiting};
 
 pin_project! {
     /// Waits for a permit, calls, and hands the permit to the body.
@@ -27,7 +27,6 @@ pin_project! {
     {
         #[pin]
         pub(super) state: State<S, B>,
-        pub(super) until_body_ends: bool,
     }
 }
 
@@ -41,8 +40,8 @@ pin_project! {
             // Dropped before the permit, which thus outlives the call.
             #[pin]
             call: S::Future,
-            permit: Option<Permit>,
-            called: Called,
+            held: Held,
+            until_body_ends: bool,
         },
         // Boxed: it holds request and service, and most calls never wait.
         Admission { admission: Pin<Box<Admission<S, B>>> },
@@ -50,20 +49,37 @@ pin_project! {
     }
 }
 
-/// Where the permit of a call is that is not with it.
-#[derive(Debug, Default)]
-pub(super) struct Called {
-    /// A layer further inside may give it back and get another.
-    pub(super) lent_to: Option<Arc<call::Context>>,
+/// Where the permit of a call is.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// Another layer has it, or the call has ended.
+    Nothing,
+    Permit(Permit),
+    Lent(Lent),
 }
 
-impl Called {
-    fn take_back(&mut self) -> Option<Permit> {
-        self.lent_to.take()?.permit().take()
+impl Held {
+    #[inline(always)]
+    fn take(&mut self) -> Option<Permit> {
+        match mem::replace(self, Self::Nothing) {
+            Self::Nothing => None,
+            Self::Permit(permit) => Some(permit),
+            Self::Lent(lent) => lent.take_back(),
+        }
     }
 }
 
-impl Drop for Called {
+/// A layer further inside may give the permit back and get another.
+#[derive(Debug)]
+pub(super) struct Lent(pub(super) Arc<call::Context>);
+
+impl Lent {
+    fn take_back(&self) -> Option<Permit> {
+        self.0.permit().take()
+    }
+}
+
+impl Drop for Lent {
     fn drop(&mut self) {
         drop(self.take_back());
     }
@@ -73,19 +89,17 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn admission(admission: Admission<S, B>, until_body_ends: bool) -> Self {
+    pub(super) fn admission(admission: Admission<S, B>) -> Self {
         Self {
             state: State::Admission {
                 admission: Box::pin(admission),
             },
-            until_body_ends,
         }
     }
 
     pub(super) fn refused(error: BoxError) -> Self {
         Self {
             state: State::Refused { error: Some(error) },
-            until_body_ends: false,
         }
     }
 }
@@ -102,59 +116,59 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let (permit, mut request, mut service) = match this.state.as_mut().project() {
-                StateProjection::Called {
-                    permit,
-                    call,
-                    called,
-                } => {
-                    let polled = call.poll(cx);
-                    let Poll::Ready(result) = polled else {
-                        return Poll::Pending;
-                    };
-                    // Taken on every path: a future that is kept after it has ended holds no permit.
-                    let mut permit = permit.take().or_else(|| called.take_back());
-                    return Poll::Ready(match result {
-                        Ok(response) => {
-                            if let Some(permit) = &mut permit {
-                                report(permit, Ok(&response));
+            let (permit, mut request, mut service, until_body_ends) =
+                match this.state.as_mut().project() {
+                    StateProjection::Called {
+                        call,
+                        held,
+                        until_body_ends,
+                    } => {
+                        let polled = call.poll(cx);
+                        let Poll::Ready(result) = polled else {
+                            return Poll::Pending;
+                        };
+                        // Taken on every path: a future that is kept after it has ended holds no permit.
+                        let mut permit = held.take();
+                        return Poll::Ready(match result {
+                            Ok(response) => {
+                                if let Some(permit) = &mut permit {
+                                    report(permit, Ok(&response));
+                                }
+                                if !*until_body_ends {
+                                    permit = None;
+                                }
+                                let permit = hand_over(permit, response.body());
+                                Ok(response.map(|inner| ResponseBody { inner, permit }))
                             }
-                            if !*this.until_body_ends {
-                                permit = None;
+                            Err(error) => {
+                                let error = error.into();
+                                if let Some(permit) = &mut permit {
+                                    report::<R>(permit, Err(&error));
+                                }
+                                Err(error)
                             }
-                            let permit = hand_over(permit, response.body());
-                            Ok(response.map(|inner| ResponseBody { inner, permit }))
-                        }
-                        Err(error) => {
-                            let error = error.into();
-                            if let Some(permit) = &mut permit {
-                                report::<R>(permit, Err(&error));
-                            }
-                            Err(error)
-                        }
-                    });
-                }
-                StateProjection::Admission { admission } => ready!(admission.as_mut().poll(cx))?,
-                StateProjection::Refused { error } => {
-                    return match error.take() {
-                        Some(error) => Poll::Ready(Err(error)),
-                        // Polled again after it has ended, which nobody may do.
-                        None => Poll::Pending,
-                    };
-                }
-            };
-            let (permit, called) = match permit {
-                Some(mut permit) => {
-                    let called = Called::begin(&mut permit, &mut request);
-                    (called.keep(permit), called)
-                }
-                None => (None, Called::default()),
+                        });
+                    }
+                    StateProjection::Admission { admission } => {
+                        ready!(admission.as_mut().poll(cx))?
+                    }
+                    StateProjection::Refused { error } => {
+                        return match error.take() {
+                            Some(error) => Poll::Ready(Err(error)),
+                            // Polled again after it has ended, which nobody may do.
+                            None => Poll::Pending,
+                        };
+                    }
+                };
+            let held = match permit {
+                Some(permit) => Held::by_call(permit, &mut request, Instant::now()),
+                None => Held::Nothing,
             };
             let call = service.call(request);
             this.state.set(State::Called {
-                permit,
                 call,
-                called,
+                held,
+                until_body_ends,
             });
         }
     }
@@ -179,6 +193,7 @@ pin_project! {
         queue_timeout: Duration,
         // A quarter of the reader's patience.
         quarter: Duration,
+        until_body_ends: bool,
         on_open: OnOpen,
         entered: Option<Entered>,
         #[pin]
@@ -220,6 +235,7 @@ impl<S, B> Admission<S, B> {
         Self {
             queue_timeout: options.queue_timeout.unwrap_or(settings.queue_timeout),
             quarter: (patience / 4).clamp(SHORTEST_QUARTER, FAR),
+            until_body_ends: options.is_until_body_ends(&request),
             on_open: options.on_open,
             step: Step::New,
             endpoint,
@@ -243,12 +259,12 @@ impl<S, B> Admission<S, B> {
         }
     }
 
-    /// The permit and the service, which is ready, for the request.
+    /// The permit and the service, which is ready, for the request; and whether the permit is kept until the body ends.
     #[allow(clippy::type_complexity)]
     fn poll(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(Option<Permit>, Request<B>, S), BoxError>>
+    ) -> Poll<Result<(Option<Permit>, Request<B>, S, bool), BoxError>>
     where
         S: Service<Request<B>>,
         S::Error: Into<BoxError>,
@@ -401,10 +417,12 @@ impl<S, B> Admission<S, B> {
         else {
             return Poll::Pending;
         };
-        if permit.is_some() {
-            admit(request.extensions(), endpoint, Some(entered.at))?;
+        if permit.is_some()
+            && let Some(carried) = Deadline::carried(request.extensions())
+        {
+            admit(carried, endpoint, now, Some(entered.at))?;
         }
-        Poll::Ready(Ok((permit, request, service)))
+        Poll::Ready(Ok((permit, request, service, *this.until_body_ends)))
     }
 }
 
@@ -426,31 +444,24 @@ pub(super) fn circuit_open(
     Box::new(CircuitOpen::new(endpoint, until))
 }
 
-/// The last look at the clocks before the call; where the call has none, none is read.
+/// The last look at the clocks before the call.
 ///
 /// # Errors
 /// Where it is too late to start.
 #[inline]
 pub(super) fn admit(
-    extensions: &Extensions,
+    carried: &Deadline,
     endpoint: &Arc<Endpoint>,
+    now: Instant,
     entered: Option<Instant>,
 ) -> Result<(), QueueTimeout> {
-    if extensions.is_empty() {
-        return Ok(());
-    }
-    let context = call::Context::of(extensions);
-    if context.is_none() && Deadline::of(extensions).is_none() {
-        return Ok(());
-    }
-    let now = Instant::now();
-    if let Some(context) = context
+    if let Some(context) = carried.context()
         // Where there is a slot to wait for, the budget begins with that.
         && !endpoint.parts().has(Part::Rate)
     {
         context.start(now, endpoint);
     }
-    if latest_start(extensions, now).is_some_and(|latest| latest < now) {
+    if carried.latest_start(now).is_some_and(|latest| latest < now) {
         let waited = entered.map_or(Duration::ZERO, |entered| now - entered);
         return Err(QueueTimeout::new(endpoint, waited, For::Permit));
     }

@@ -8,9 +8,9 @@ use tokio::time::{Duration, Instant};
 use tower::BoxError;
 use tower_service::Service;
 
-use super::future::{Admission, Called, ResponseFuture, State, admit, circuit_open};
+use super::future::{Admission, Held, Lent, ResponseFuture, State, admit, circuit_open};
 use super::{OnOpen, PermitScope, UnknownHost};
-use crate::call::{self, Endpoint, Endpoints, Part, Permit, is_admitted};
+use crate::call::{self, Deadline, Endpoint, Endpoints, Part, Permit};
 
 /// Admits calls through the gates of their host. The layers of breaker, cooldown and limit are this, each with options
 /// of its own.
@@ -40,6 +40,12 @@ impl Options {
             on_open: OnOpen::Wait,
         }
     }
+
+    #[inline]
+    pub(super) fn is_until_body_ends<B>(&self, request: &Request<B>) -> bool {
+        // An answer to HEAD has no body, whatever its Content-Length says.
+        self.permit_scope == PermitScope::Body && request.method() != Method::HEAD
+    }
 }
 
 impl<S> Gate<S> {
@@ -53,30 +59,42 @@ impl<S> Gate<S> {
         S: Service<Request<B>> + Clone,
         S::Error: Into<BoxError>,
     {
-        let options = &*self.options;
-        let endpoint = options
-            .endpoints
-            .find_for(request.uri(), request.extensions());
-        let parts = endpoint.parts();
-        if parts.is_special() {
-            if parts.refuses() {
-                return ResponseFuture::refused(UnknownHost::of(request.uri()).into());
+        let endpoints = &self.options.endpoints;
+        let (uri, extensions) = (request.uri(), request.extensions());
+        let carried = Deadline::carried(extensions);
+        let found = endpoints.find_at_once(uri, carried);
+        let admits = |endpoint| carried.is_some_and(|carried| carried.is_admitted_by(endpoint));
+        let mut admitted = None;
+        // Before a reference is counted: of the gates of a stack most have nothing else to do than to see this.
+        if !found.is_some_and(admits) {
+            let endpoint = match found {
+                Some(endpoint) => Arc::clone(endpoint),
+                None => endpoints.find_otherwise(uri, extensions),
+            };
+            if endpoint.parts().refuses() {
+                return ResponseFuture::refused(UnknownHost::of(uri).into());
             }
-            if is_admitted(request.extensions(), &endpoint) {
-                return self.pass(endpoint, request);
+            if found.is_some() || !admits(&endpoint) {
+                if is_retry(carried) {
+                    return self.queue(endpoint, request);
+                }
+                let now = match carried {
+                    Some(_) => Instant::now(),
+                    None => endpoint.now(),
+                };
+                let permit = match Permit::try_acquire(endpoint, now) {
+                    Ok(permit) => permit,
+                    Err((endpoint, wait)) => return self.wait(endpoint, wait, request),
+                };
+                if let Some(carried) = carried
+                    && let Err(late) = admit(carried, permit.endpoint(), now, None)
+                {
+                    return ResponseFuture::refused(late.into());
+                }
+                admitted = Some((permit, now));
             }
         }
-        if is_retry(&request) {
-            return self.queue(endpoint, request);
-        }
-        let mut permit = match Permit::try_acquire(endpoint) {
-            Ok(permit) => permit,
-            Err((endpoint, wait)) => return self.wait(endpoint, wait, request),
-        };
-        let until_body_ends = self.until_body_ends(&request);
-        if let Err(late) = admit(request.extensions(), permit.endpoint(), None) {
-            return ResponseFuture::refused(late.into());
-        }
+        let until_body_ends = self.options.is_until_body_ends(&request);
         // Most services are ready at once. One that is not is asked again in the future, by its task.
         match self
             .inner
@@ -84,46 +102,22 @@ impl<S> Gate<S> {
         {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return ResponseFuture::refused(error.into()),
-            Poll::Pending => return self.wait_until_ready(permit, request),
+            Poll::Pending => {
+                let permit = admitted.map(|(permit, _)| permit);
+                return self.wait_until_ready(permit, request);
+            }
         }
-        let called = Called::begin(&mut permit, &mut request);
+        let held = match admitted {
+            Some((permit, now)) => Held::by_call(permit, &mut request, now),
+            None => Held::Nothing,
+        };
         // Written out: the future below is large, and each function that it went through would move it.
         ResponseFuture {
             state: State::Called {
-                permit: called.keep(permit),
                 call: self.inner.call(request),
-                called,
+                held,
+                until_body_ends,
             },
-            until_body_ends,
-        }
-    }
-
-    /// Another layer has admitted it.
-    #[cold]
-    fn pass<B>(&mut self, endpoint: Arc<Endpoint>, request: Request<B>) -> ResponseFuture<S, B>
-    where
-        S: Service<Request<B>> + Clone,
-        S::Error: Into<BoxError>,
-    {
-        match self
-            .inner
-            .poll_ready(&mut Context::from_waker(Waker::noop()))
-        {
-            Poll::Ready(Ok(())) => ResponseFuture {
-                state: State::Called {
-                    permit: None,
-                    call: self.inner.call(request),
-                    called: Called::default(),
-                },
-                until_body_ends: false,
-            },
-            Poll::Ready(Err(error)) => ResponseFuture::refused(error.into()),
-            Poll::Pending => {
-                let fresh = self.inner.clone();
-                let asked = mem::replace(&mut self.inner, fresh);
-                let admission = Admission::ready(endpoint, None, asked, request, &self.options);
-                ResponseFuture::admission(admission, false)
-            }
         }
     }
 
@@ -153,63 +147,56 @@ impl<S> Gate<S> {
     where
         S: Service<Request<B>> + Clone,
     {
-        let until_body_ends = self.until_body_ends(&request);
         let admission = Admission::queue(endpoint, self.inner.clone(), request, &self.options);
-        ResponseFuture::admission(admission, until_body_ends)
+        ResponseFuture::admission(admission)
     }
 
     /// The service that was asked goes with the request, so that its readiness is this call's; a clone stays.
     #[cold]
-    fn wait_until_ready<B>(&mut self, permit: Permit, request: Request<B>) -> ResponseFuture<S, B>
+    fn wait_until_ready<B>(
+        &mut self,
+        permit: Option<Permit>,
+        request: Request<B>,
+    ) -> ResponseFuture<S, B>
     where
         S: Service<Request<B>> + Clone,
     {
-        let until_body_ends = self.until_body_ends(&request);
         let fresh = self.inner.clone();
         let asked = mem::replace(&mut self.inner, fresh);
-        let endpoint = Arc::clone(permit.endpoint());
-        let admission = Admission::ready(endpoint, Some(permit), asked, request, &self.options);
-        ResponseFuture::admission(admission, until_body_ends)
-    }
-
-    fn until_body_ends<B>(&self, request: &Request<B>) -> bool {
-        // An answer to HEAD has no body, whatever its Content-Length says.
-        self.options.permit_scope == PermitScope::Body && request.method() != Method::HEAD
+        let endpoint = match &permit {
+            Some(permit) => Arc::clone(permit.endpoint()),
+            None => {
+                let endpoints = &self.options.endpoints;
+                endpoints.find_for(request.uri(), request.extensions())
+            }
+        };
+        let admission = Admission::ready(endpoint, permit, asked, request, &self.options);
+        ResponseFuture::admission(admission)
     }
 }
 
 #[inline]
-fn is_retry<B>(request: &Request<B>) -> bool {
-    call::Context::of(request.extensions()).is_some_and(|context| context.failures() > 0)
+fn is_retry(carried: Option<&Deadline>) -> bool {
+    carried
+        .and_then(Deadline::context)
+        .is_some_and(|context| context.failures() > 0)
 }
 
-impl Called {
+impl Held {
     /// The call goes out with `permit`. Layers further inside are told, where there are some that look.
-    #[inline]
-    pub(super) fn begin<B>(permit: &mut Permit, request: &mut Request<B>) -> Self {
-        permit.begin();
+    #[inline(always)]
+    pub(super) fn by_call<B>(mut permit: Permit, request: &mut Request<B>, now: Instant) -> Self {
         let endpoint = permit.endpoint();
-        if endpoint.parts().is_shared() {
+        let parts = endpoint.parts();
+        if parts.is_shared() {
             call::mark_admitted(request.extensions_mut(), endpoint);
         }
-        if endpoint.parts().has(Part::Rate) {
+        permit.begin(now);
+        if parts.has(Part::Rate) {
             let context = call::Context::of_or_insert(request.extensions_mut());
-            return Self {
-                lent_to: Some(context),
-            };
+            *context.permit() = Some(permit);
+            return Self::Lent(Lent(context));
         }
-        Self::default()
-    }
-
-    /// The permit, or none where it was lent.
-    #[inline]
-    pub(super) fn keep(&self, permit: Permit) -> Option<Permit> {
-        match &self.lent_to {
-            None => Some(permit),
-            Some(context) => {
-                *context.permit() = Some(permit);
-                None
-            }
-        }
+        Self::Permit(permit)
     }
 }

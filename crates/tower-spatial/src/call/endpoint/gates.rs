@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -8,6 +9,7 @@ use load_control::{
     UnknownVersion, Wait,
 };
 use once_cell::race::OnceBox;
+use rand::TryRng;
 use tokio::time::{Duration, Instant};
 
 use super::heads::Heads;
@@ -69,10 +71,10 @@ pub(super) struct Grant {
 /// One permit. Only whoever it was given to may release it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    index: u16,
+    pub(super) index: u16,
     /// Tells holders apart, so that one whose permit was reclaimed never touches its successor's. It comes round after
     /// 2^28 permits: to be mistaken a body must lie unread, and then be touched at exactly that one of them.
-    generation: u32,
+    pub(super) generation: u32,
 }
 
 /// A place in the queue. Lower classes go first, within a class who came first.
@@ -341,36 +343,75 @@ impl Gates {
         wakers
     }
 
-    /// What came of the call, and where `ends`, its permit is free; one that was reclaimed is only counted as ended.
-    pub(super) fn release(&self, grant: Grant, outcome: Option<Outcome>, now: Instant) -> Wakers {
-        let mut wakers = Wakers::default();
+    /// What came of the call, and that its permit is free; one that was reclaimed is only counted as ended. `None` where
+    /// nobody waits.
+    #[inline]
+    pub(super) fn release(
+        &self,
+        grant: Grant,
+        outcome: Option<Outcome>,
+        now: Instant,
+    ) -> Option<Wakers> {
         let mut state = self.lock();
         let state = &mut *state;
-        let Grant { slot, admission } = grant;
+        if state.queue.is_some() {
+            return Some(self.release_before_queue(state, grant, outcome, now));
+        }
         if let Some(outcome) = outcome {
-            self.settle_in(state, &admission, outcome, now, &mut wakers);
+            state.settle(&grant.admission, outcome, now);
         }
-        if !slot.is_counted() {
-            let _ = state.control.release(now.into_std(), admission);
-        } else if slot.holds(self.word(slot.index).load(Ordering::Relaxed)) {
-            self.put_back(state, slot.index);
-            let _ = state.control.release(now.into_std(), admission);
-        } else {
-            let mut patience = self.patience();
-            patience.reclaimed = patience.reclaimed.saturating_sub(1);
+        self.end(state, grant, now);
+        None
+    }
+
+    #[cold]
+    fn release_before_queue(
+        &self,
+        state: &mut State,
+        grant: Grant,
+        outcome: Option<Outcome>,
+        now: Instant,
+    ) -> Wakers {
+        let mut wakers = Wakers::default();
+        if let Some(outcome) = outcome {
+            self.settle_in(state, &grant.admission, outcome, now, &mut wakers);
         }
+        self.end(state, grant, now);
         self.advance(state, now, &mut wakers);
         wakers
     }
 
-    /// What came of a call that keeps its permit.
-    pub(super) fn settle(&self, admission: &Admission, outcome: Outcome, now: Instant) -> Wakers {
-        let mut wakers = Wakers::default();
+    #[inline]
+    fn end(&self, state: &mut State, grant: Grant, now: Instant) {
+        let Grant { slot, admission } = grant;
+        if slot.is_counted() {
+            if !slot.holds(self.word(slot.index).load(Ordering::Relaxed)) {
+                let mut patience = self.patience();
+                patience.reclaimed = patience.reclaimed.saturating_sub(1);
+                return;
+            }
+            self.put_back(state, slot.index);
+        }
+        let _ = state.control.release(now.into_std(), admission);
+    }
+
+    /// What came of a call that keeps its permit. `None` where nobody waits.
+    pub(super) fn settle(
+        &self,
+        admission: &Admission,
+        outcome: Outcome,
+        now: Instant,
+    ) -> Option<Wakers> {
         let mut state = self.lock();
         let state = &mut *state;
+        if state.queue.is_none() {
+            state.settle(admission, outcome, now);
+            return None;
+        }
+        let mut wakers = Wakers::default();
         self.settle_in(state, admission, outcome, now, &mut wakers);
         self.advance(state, now, &mut wakers);
-        wakers
+        Some(wakers)
     }
 
     fn settle_in(
@@ -381,12 +422,9 @@ impl Gates {
         now: Instant,
         wakers: &mut Wakers,
     ) {
-        let now = now.into_std();
-        let was_closed = state.control.gate(now) == Gate::Closed;
-        let _ = state
-            .control
-            .settle(now, admission, outcome, &mut rand::rng());
-        if was_closed && state.control.gate(now) != Gate::Closed {
+        let was_closed = state.control.gate(now.into_std()) == Gate::Closed;
+        state.settle(admission, outcome, now);
+        if was_closed && state.control.gate(now.into_std()) != Gate::Closed {
             state.wake_who_leaves(wakers);
         }
     }
@@ -664,6 +702,12 @@ impl Gates {
 }
 
 impl State {
+    fn settle(&mut self, admission: &Admission, outcome: Outcome, now: Instant) {
+        let _ = self
+            .control
+            .settle(now.into_std(), admission, outcome, &mut RandomOnDemand);
+    }
+
     #[inline]
     fn has_waiters(&self) -> bool {
         self.queue
@@ -750,6 +794,25 @@ impl Queue {
             wakers.push(waiter.waker.clone());
             self.forgotten.insert(place, waiter);
         }
+    }
+}
+
+/// The thread's generator, looked up by who draws from it: a success does not.
+struct RandomOnDemand;
+
+impl TryRng for RandomOnDemand {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        rand::rng().try_next_u32()
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        rand::rng().try_next_u64()
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        rand::rng().try_fill_bytes(bytes)
     }
 }
 
@@ -859,7 +922,8 @@ mod tests {
         }
 
         fn release(&self, grant: Grant) -> Vec<Waker> {
-            woken(self.gates.release(grant, None, self.now))
+            let wakers = self.gates.release(grant, None, self.now);
+            wakers.map_or_else(Vec::new, woken)
         }
 
         /// When all who wait have just been polled: what becomes of others is told where the layers are tested.

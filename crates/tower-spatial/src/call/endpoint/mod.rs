@@ -262,9 +262,9 @@ impl Endpoint {
         &self.gates
     }
 
-    /// The time, or where nothing depends on it, some instant.
+    /// The time, or where nothing of this depends on it, some instant.
     #[inline]
-    fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         match self.parts().learns() {
             true => Instant::now(),
             false => some_instant(),

@@ -1,21 +1,24 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use load_control::{Outcome, Reason, Wait};
+use load_control::{Admission, Outcome, Reason, Wait};
 use tokio::time::{Duration, Instant};
 
-use super::Endpoint;
-use super::gates::{Grant, Manner, Place, Reader, Turn};
+use super::gates::{Grant, Manner, Place, Reader, Slot, Turn};
+use super::{Endpoint, some_instant};
 
 /// The right to have one answer in flight at an endpoint, and the duty to say what came of it. Its drop gives it back.
 #[derive(Debug)]
 pub(crate) struct Permit {
     endpoint: Arc<Endpoint>,
     /// `None` once it was given back.
-    grant: Option<Grant>,
-    /// When the call went out, where somebody learns from it.
-    began: Option<Instant>,
+    admission: Option<Admission>,
+    // Apart, since a permit is moved with every future around it.
+    slot_generation: u32,
+    slot_index: u16,
     report: Report,
+    /// When the call went out, in [nanoseconds]; said only where somebody learns from it.
+    began: i64,
 }
 
 /// What is still to be told of a call.
@@ -56,20 +59,25 @@ impl Permit {
     /// # Errors
     /// The endpoint and why, where no permit is to be had at once.
     #[inline]
-    pub(crate) fn try_acquire(endpoint: Arc<Endpoint>) -> Result<Self, (Arc<Endpoint>, Wait)> {
-        let now = endpoint.now();
+    pub(crate) fn try_acquire(
+        endpoint: Arc<Endpoint>,
+        now: Instant,
+    ) -> Result<Self, (Arc<Endpoint>, Wait)> {
         match endpoint.gates().try_admit(now) {
             Ok(grant) => Ok(Self::new(endpoint, grant)),
             Err(wait) => Err((endpoint, wait)),
         }
     }
 
+    #[inline]
     fn new(endpoint: Arc<Endpoint>, grant: Grant) -> Self {
         Self {
             endpoint,
-            grant: Some(grant),
-            began: None,
+            admission: Some(grant.admission),
+            slot_generation: grant.slot.generation,
+            slot_index: grant.slot.index,
             report: Report::Nothing,
+            began: 0,
         }
     }
 
@@ -79,9 +87,9 @@ impl Permit {
 
     /// The call goes out now.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, now: Instant) {
         if self.endpoint.parts().learns() {
-            self.began = Some(Instant::now());
+            self.began = nanoseconds(now);
             self.report = Report::Awaited;
         }
     }
@@ -103,9 +111,7 @@ impl Permit {
             false => Report::Untimed,
         };
         // Everybody waits for what comes of a probe, and nobody knows when its body is read.
-        if let Some(grant) = &self.grant
-            && grant.admission.is_probe()
-        {
+        if self.admission.as_ref().is_some_and(Admission::is_probe) {
             self.report = Report::Told;
             self.settle(Outcome::Success { latency: None });
         }
@@ -156,8 +162,14 @@ impl Permit {
 
     #[inline]
     fn note(&self, reader: Reader) {
-        if let Some(grant) = &self.grant {
-            self.endpoint.gates().note(grant.slot, reader);
+        self.endpoint.gates().note(self.slot(), reader);
+    }
+
+    #[inline]
+    fn slot(&self) -> Slot {
+        Slot {
+            index: self.slot_index,
+            generation: self.slot_generation,
         }
     }
 
@@ -165,25 +177,33 @@ impl Permit {
         let now = Instant::now();
         let outcome = self.success(now);
         self.report = Report::Told;
-        if let Some(grant) = &self.grant {
-            let gates = self.endpoint.gates();
-            gates.settle(&grant.admission, outcome, now).wake();
+        self.settle_at(outcome, now);
+    }
+
+    #[inline]
+    fn success(&self, now: Instant) -> Outcome {
+        let is_timed = self.report == Report::Timed;
+        Outcome::Success {
+            latency: is_timed.then(|| self.elapsed(now)),
         }
     }
 
-    fn success(&self, now: Instant) -> Outcome {
-        let timed = self.began.filter(|_| self.report == Report::Timed);
-        Outcome::Success {
-            latency: timed.map(|began| now.saturating_duration_since(began)),
-        }
+    /// Since the call went out.
+    #[inline]
+    fn elapsed(&self, now: Instant) -> Duration {
+        let elapsed = nanoseconds(now) - self.began;
+        Duration::from_nanos(u64::try_from(elapsed).unwrap_or_default())
     }
 
     fn settle(&self, outcome: Outcome) {
-        if let Some(grant) = &self.grant {
-            let gates = self.endpoint.gates();
-            gates
-                .settle(&grant.admission, outcome, Instant::now())
-                .wake();
+        self.settle_at(outcome, Instant::now());
+    }
+
+    fn settle_at(&self, outcome: Outcome, now: Instant) {
+        if let Some(admission) = &self.admission
+            && let Some(wakers) = self.endpoint.gates().settle(admission, outcome, now)
+        {
+            wakers.wake();
         }
     }
 }
@@ -191,18 +211,33 @@ impl Permit {
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        let Some(grant) = self.grant.take() else {
+        let Some(admission) = self.admission.take() else {
             return;
         };
         let now = self.endpoint.now();
-        let outcome = match (self.report, self.began) {
-            (Report::Timed | Report::Untimed, _) => Some(self.success(now)),
-            (Report::Awaited, Some(began)) => Some(Outcome::Cancelled {
-                after: now.saturating_duration_since(began),
+        let outcome = match self.report {
+            Report::Nothing | Report::Told => None,
+            Report::Timed | Report::Untimed => Some(self.success(now)),
+            Report::Awaited => Some(Outcome::Cancelled {
+                after: self.elapsed(now),
             }),
-            _ => None,
         };
-        self.endpoint.gates().release(grant, outcome, now).wake();
+        let slot = self.slot();
+        let grant = Grant { slot, admission };
+        if let Some(wakers) = self.endpoint.gates().release(grant, outcome, now) {
+            wakers.wake();
+        }
+    }
+}
+
+/// Since some instant, the same for all; before it they are negative. Half of what an instant takes.
+#[inline]
+fn nanoseconds(at: Instant) -> i64 {
+    let origin = some_instant();
+    let magnitude = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+    match at.checked_duration_since(origin) {
+        Some(since) => magnitude(since),
+        None => -magnitude(origin - at),
     }
 }
 
@@ -307,7 +342,7 @@ mod tests {
             |endpoint| _ = endpoint.spend_retry_token(),
             |endpoint| endpoint.close(),
             |endpoint| endpoint.hint(Duration::ZERO),
-            |endpoint| drop(Permit::try_acquire(Arc::clone(endpoint))),
+            |endpoint| drop(Permit::try_acquire(Arc::clone(endpoint), endpoint.now())),
         ];
         for (n, business) in businesses.into_iter().enumerate() {
             let endpoints = Endpoints::default();

@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 use super::host::{self, Hosts, LONGEST_HOST, Origin, Pattern};
 use super::settings::{Part, Parts, Settings};
 use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
-use crate::call::Context;
+use crate::call::Deadline;
 use crate::limit::rate::MemoryStore;
 
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
@@ -104,6 +104,12 @@ impl Endpoints {
         {
             return Arc::clone(&first.endpoint);
         }
+        self.search(uri)
+    }
+
+    /// The same for a URI that is not as that of the first host.
+    fn search(&self, uri: &Uri) -> Arc<Endpoint> {
+        let registry = &*self.0;
         let Some(origin) = Origin::of(uri) else {
             return Arc::clone(&registry.no_authority);
         };
@@ -131,13 +137,38 @@ impl Endpoints {
     /// The same for a request, which may name its endpoint with an [`EndpointName`].
     #[inline]
     pub(crate) fn find_for(&self, uri: &Uri, extensions: &Extensions) -> Arc<Endpoint> {
-        if let Some(context) = Context::of(extensions)
+        match self.find_at_once(uri, Deadline::carried(extensions)) {
+            Some(endpoint) => Arc::clone(endpoint),
+            None => self.find_otherwise(uri, extensions),
+        }
+    }
+
+    /// What [`find_for`](Self::find_for) finds, where that takes no search.
+    #[inline]
+    pub(crate) fn find_at_once<'a>(
+        &'a self,
+        uri: &Uri,
+        carried: Option<&'a Deadline>,
+    ) -> Option<&'a Arc<Endpoint>> {
+        if let Some(context) = carried.and_then(Deadline::context)
             && let Some(endpoint) = context.endpoint_of(uri, self.id())
         {
-            return Arc::clone(endpoint);
+            return Some(endpoint);
         }
-        if self.0.has_names.load(Ordering::Relaxed)
-            && let Some(EndpointName(name)) = extensions.get()
+        let registry = &*self.0;
+        let first = registry.first.get()?;
+        let is_it = !registry.has_hosts.load(Ordering::Relaxed)
+            && !registry.has_names.load(Ordering::Relaxed)
+            && first.is_of(uri);
+        is_it.then_some(&first.endpoint)
+    }
+
+    /// What [`find_for`](Self::find_for) finds, where [`find_at_once`](Self::find_at_once) found nothing.
+    pub(crate) fn find_otherwise(&self, uri: &Uri, extensions: &Extensions) -> Arc<Endpoint> {
+        if !self.0.has_names.load(Ordering::Relaxed) {
+            return self.search(uri);
+        }
+        if let Some(EndpointName(name)) = extensions.get()
             && let Some(endpoint) = self.configured(name)
         {
             return endpoint;

@@ -486,12 +486,6 @@ impl Parts {
         self.0 & REFUSED != 0
     }
 
-    /// Whether a call has to be looked at more closely before it is admitted.
-    #[inline]
-    pub(crate) fn is_special(self) -> bool {
-        self.0 & (SHARED | REFUSED) != 0
-    }
-
     /// Whether more than one layer could admit a call.
     #[inline]
     pub(crate) fn is_shared(self) -> bool {

@@ -401,7 +401,7 @@ pub(super) fn depart<B>(request: &Request<B>, endpoint: &Arc<Endpoint>, now: Ins
     if let Some(context) = call::Context::of(request.extensions()) {
         context.start(now, endpoint);
         if let Some(permit) = context.permit().as_mut() {
-            permit.begin();
+            permit.begin(now);
         }
     }
 }
