@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use load_control::{AdaptiveSettings, BreakerSettings, Quota};
 
 use super::keys::BLOCK;
@@ -10,6 +10,7 @@ use super::value::show_duration;
 use crate::EndpointSettings;
 use crate::call::Verdict;
 use crate::exception::Dialects;
+use crate::limit::rate::KeySource;
 use crate::retry::{RetryAfterUnit, RetryPolicy};
 
 /// What a block of a settings file says; `None` and an empty list are what it does not say.
@@ -169,8 +170,6 @@ impl Block {
 
     /// Puts what it says into settings. It is complete: what it does not say is not inherited by a retry policy either, so
     /// it is best asked of what [`or`](Self::or) gives.
-    ///
-    /// What belongs to one layer of the whole stack is left to that: [`key`](Self::key), [`stagger`](Self::stagger), and whether there is a [`breaker`](Self::breaker) at all.
     #[must_use]
     pub fn apply(&self, mut settings: EndpointSettings) -> EndpointSettings {
         macro_rules! set {
@@ -194,6 +193,8 @@ impl Block {
             honours_idempotency_keys(self.idempotency_keys);
             // As it stands in the file: it is there to be shown.
             published_limit(self.published_limit.as_ref().map(Text::to_string));
+            stagger(self.stagger);
+            key(self.key_source());
             max_age(self.max_age);
             not_before(self.not_before);
             cache_busting_parameter(self.cache_busting.as_ref().map(Text::as_str));
@@ -202,8 +203,10 @@ impl Block {
         if let Some(Switch::On(adaptive)) = &self.adaptive {
             settings = settings.adaptive(adaptive.clone());
         }
-        if let Some(Switch::On(breaker)) = &self.breaker {
-            settings = settings.breaker(breaker.clone());
+        match &self.breaker {
+            Some(Switch::On(breaker)) => settings = settings.breaker(breaker.clone()),
+            Some(Switch::Off) => settings = settings.no_breaker(),
+            None => {}
         }
         #[cfg(feature = "completeness")]
         if let Some(completeness) = &self.completeness {
@@ -252,6 +255,17 @@ impl Block {
         }
         // A file was checked when it was read; of a block that was not, nothing is better than what cannot be.
         policy.build().ok()
+    }
+
+    fn key_source(&self) -> Option<KeySource> {
+        match self.key.as_ref()? {
+            Key::None => Some(KeySource::none()),
+            Key::Query(name) => Some(KeySource::query([name.as_str()])),
+            // It was checked when the file was read.
+            Key::Header(name) => HeaderName::try_from(name.as_str())
+                .ok()
+                .map(KeySource::header),
+        }
     }
 
     /// The named dialects, or all without those with a `-`.

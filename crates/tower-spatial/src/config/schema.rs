@@ -178,7 +178,7 @@ fn from_environment() -> Value {
 
 /// Every row leads to something: a key that is documented and not read would be dropped without a word.
 #[test]
-fn every_key_is_read_and_shown() {
+fn every_key_is_read_shown_and_applied() {
     let sample = |row: &Row| match &row.kind {
         Kind::Time => "7s".to_owned(),
         Kind::Count { .. } => "7".to_owned(),
@@ -206,6 +206,11 @@ fn every_key_is_read_and_shown() {
             "{}",
             row.name
         );
+        let applied = format!("{:?}", block.apply(crate::EndpointSettings::new()));
+        let says_something = applied != format!("{:?}", crate::EndpointSettings::new());
+        let is_needed = !matches!(row.name, "hosts" | "healthy_p99" | "max_park")
+            && (row.name != "completeness" || cfg!(feature = "completeness"));
+        assert!(says_something || !is_needed, "{text}");
         let inherited = super::Block::default().or(block);
         assert_eq!(
             inherited.shown(row.name).is_some(),
