@@ -1,7 +1,16 @@
 //! `kill -9` of MapServer's process in the middle of an answer.
 
-use http_body_util::BodyExt;
-use tower_spatial::call::Attempts;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::{client::legacy, rt::TokioExecutor};
+use tower::{Layer, ServiceExt};
+use tower_spatial::{
+    Endpoints, SpatialLayer,
+    call::Attempts,
+    find,
+    verify::completeness::{CompletenessLayer, IncompleteError},
+};
 
 use crate::{
     client::{Client, is_whole_png, read},
@@ -30,7 +39,7 @@ async fn a_process_killed_before_the_head_is_a_repeat() {
     assert_eq!(statuses, [502, 200]);
 }
 
-/// What is not seen: nginx ends the chunks of a killed answer as it ends those of a whole one, and the retry is over once
+/// What is not seen without a look at the document: nginx ends the chunks of a killed answer as it ends those of a whole one, and the retry is over once
 /// the head was good. Only who reads the document to its end finds that its root is not closed.
 #[tokio::test]
 #[cfg_attr(not(real_servers), ignore = "nginx or MapServer is missing")]
@@ -58,4 +67,21 @@ async fn a_process_killed_in_mid_body_leaves_a_body_that_ends_well_and_a_documen
     let answer = client.get(&servers.uri("/ows", GET_MAP)).await.unwrap();
     assert!(is_whole_png(&read(answer).await.unwrap()));
     assert_eq!(servers.logged().await.len(), 2);
+}
+
+#[tokio::test]
+#[cfg_attr(not(real_servers), ignore = "nginx or MapServer is missing")]
+async fn a_process_killed_in_mid_body_is_told_to_who_checks_the_document() {
+    let mut servers = Servers::start(3_000).await;
+    let client = legacy::Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let client = SpatialLayer::new(Endpoints::default())
+        .completeness(CompletenessLayer::streaming())
+        .layer(client);
+    let request = Request::get(servers.uri("/ows", GET_FEATURE)).body(Empty::new());
+    let answer = client.oneshot(request.unwrap()).await.unwrap();
+    let mut body = answer.into_body();
+    body.frame().await.unwrap().unwrap();
+    servers.kill_mapserver();
+    let error = body.collect().await.map(drop).unwrap_err();
+    assert!(find::<IncompleteError>(&error).is_some(), "{error}");
 }
