@@ -30,7 +30,14 @@ fn help_names_what_the_demo_can_be_told() {
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        text.contains("--serve <ADDR>") && text.contains("--seed <SEED>"),
+        [
+            "--serve <ADDR>",
+            "--seed <SEED>",
+            "--tiles <N>",
+            "--report <FILE>"
+        ]
+        .iter()
+        .all(|option| text.contains(option)),
         "{text}"
     );
 }

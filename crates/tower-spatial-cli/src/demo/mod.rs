@@ -6,7 +6,9 @@
 //! in it, nor in a client, was chosen for what it does to the others.
 
 mod article;
+mod chart;
 mod ours;
+mod page;
 mod plain;
 mod report;
 mod run;
@@ -15,10 +17,13 @@ mod serve;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 
+use self::page::Page;
 use self::report::Report;
+use self::run::Story;
 
 /// What `demo` can be told.
 #[derive(Args, Debug)]
@@ -30,6 +35,14 @@ pub(crate) struct Arguments {
     /// What chance depends on: the cost of each map, and which requests meet a fault.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+
+    /// How many tiles are fetched; a few are fetched before anything goes wrong.
+    #[arg(long, value_name = "N", default_value_t = 1_200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tiles: u32,
+
+    /// Write a page with the table and with what happened over time, drawn: HTML that loads nothing.
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    report: Option<PathBuf>,
 }
 
 /// Runs what was asked for; whether our stack kept what it promises.
@@ -37,12 +50,17 @@ pub(crate) async fn run(arguments: &Arguments) -> io::Result<bool> {
     if let Some(address) = arguments.serve {
         return serve::serve(address, arguments.seed).await.map(|()| true);
     }
-    let mut report = Report::begin(arguments.seed)?;
+    let page = arguments.report.as_deref().map(Page::open).transpose()?;
+    let story = Story {
+        seed: arguments.seed,
+        tiles: arguments.tiles,
+    };
+    let mut report = Report::begin(story)?;
     let plain = run::run(
         "plain",
         "3 tries, 1 s apart, 100 at once",
         plain::Plain::new,
-        arguments.seed,
+        story,
         &mut report,
     )
     .await?;
@@ -50,19 +68,23 @@ pub(crate) async fn run(arguments: &Arguments) -> io::Result<bool> {
         "article",
         "full jitter, budget, 16 at once",
         article::Article::new,
-        arguments.seed,
+        story,
         &mut report,
     )
     .await?;
     let ours = run::run(
         "tower-spatial",
-        "retry, limit, timeout, exception layers",
+        "SpatialLayer: all layers, 16 at once",
         ours::Ours::new,
-        arguments.seed,
+        story,
         &mut report,
     )
     .await?;
-    report.end(&[plain, article, ours])
+    let outcomes = [plain, article, ours];
+    if let Some(page) = page {
+        page.write(&outcomes, arguments.seed)?;
+    }
+    report.end(&outcomes)
 }
 
 /// An address that only this machine can reach.

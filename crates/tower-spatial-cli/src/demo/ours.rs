@@ -2,30 +2,26 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
-use http_body_util::{BodyExt, Empty, Full};
-use tower::retry::RetryLayer;
-use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
-use tower_spatial::ConcurrencyLimitLayer;
-use tower_spatial::exception::ServiceExceptionLayer;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use tower::{ServiceBuilder, ServiceExt};
 use tower_spatial::retry::RetryPolicy;
+use tower_spatial::verify::completeness::Completeness;
+use tower_spatial::{BreakerSettings, EndpointSettings, Endpoints, Spatial, SpatialLayer};
 
 use super::run::{Fetch, Http};
 use super::script::{ATTEMPT_TIMEOUT, real};
 
-/// The stack of the README, with its defaults, and with the body collected inside the retry: a body that is cut is an
-/// attempt that failed.
+/// All layers of `SpatialLayer` with their defaults, and whole answers checked: a body that is cut is an attempt that
+/// failed.
 #[derive(Clone, Debug)]
 pub(super) struct Ours {
-    // Boxed to be named in a field; one allocation a call.
-    client: BoxCloneSyncService<Request<Empty<Bytes>>, Response<Full<Bytes>>, BoxError>,
+    client: Spatial<Http>,
 }
 
 impl Ours {
     pub(super) fn new(http: Http) -> io::Result<Self> {
-        // The defaults of the policy, scaled like everybody's.
+        // The defaults, scaled like everybody's.
         let policy = RetryPolicy::builder()
             .base(real(BASE))
             .cap(real(CAP))
@@ -33,17 +29,30 @@ impl Ours {
             .retry_after_max(real(RETRY_AFTER_MAX))
             .build()
             .map_err(io::Error::other)?;
+        let breaker = BreakerSettings::default();
+        let breaker = BreakerSettings {
+            quiet: real(breaker.quiet),
+            open: real(breaker.open),
+            open_cap: real(breaker.open_cap),
+            lease: real(breaker.lease),
+            ..breaker
+        };
+        let settings = EndpointSettings::new()
+            .concurrency(CONCURRENCY)
+            .breaker(breaker)
+            .retry(policy)
+            .retry_after_max(real(RETRY_AFTER_MAX))
+            .queue_timeout(real(BUDGET))
+            .read_timeout(real(ATTEMPT_TIMEOUT))
+            .completeness(Completeness::Collect);
+        let endpoints = Endpoints::builder()
+            .defaults(settings)
+            .build()
+            .map_err(io::Error::other)?;
         let client = ServiceBuilder::new()
-            .layer(RetryLayer::new(policy))
-            .and_then(collect)
-            .layer(ConcurrencyLimitLayer::per_host(CONCURRENCY))
-            .timeout(real(ATTEMPT_TIMEOUT))
-            .layer(ServiceExceptionLayer::new())
-            .map_err(BoxError::from)
+            .layer(SpatialLayer::new(endpoints))
             .service(http);
-        Ok(Self {
-            client: BoxCloneSyncService::new(client),
-        })
+        Ok(Self { client })
     }
 }
 
@@ -57,19 +66,6 @@ impl Fetch for Ours {
         let body = answer.into_body().collect().await.ok()?;
         Some(body.to_bytes())
     }
-}
-
-/// The whole body, in no more time than an attempt has for its head.
-async fn collect<B>(answer: Response<B>) -> Result<Response<Full<Bytes>>, BoxError>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let (head, body) = answer.into_parts();
-    let body = tokio::time::timeout(real(ATTEMPT_TIMEOUT), body.collect())
-        .await?
-        .map_err(Into::into)?;
-    Ok(Response::from_parts(head, Full::new(body.to_bytes())))
 }
 
 const CONCURRENCY: usize = 16;

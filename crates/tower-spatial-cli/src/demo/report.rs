@@ -7,24 +7,24 @@ use flaky_ogc::Counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::Instant;
 
-use super::run::{Outcome, Tally};
-use super::script::{SECONDS_IN_ONE, TROUBLES, WORKERS, tiles, trouble_at};
+use super::run::{Outcome, Story, Tally};
+use super::script::{SECONDS_IN_ONE, TROUBLES, WORKERS, trouble_at};
 
 #[derive(Debug)]
 pub(super) struct Report {
     bar: Option<ProgressBar>,
     terminal: bool,
     last_line: Instant,
-    seed: u64,
+    story: Story,
 }
 
 impl Report {
-    pub(super) fn begin(seed: u64) -> io::Result<Self> {
+    pub(super) fn begin(story: Story) -> io::Result<Self> {
         let mut out = io::stdout().lock();
         writeln!(
             out,
             "{WORKERS} workers fetch {} tiles from a map server that has a bad day:",
-            tiles().len()
+            story.tiles
         )?;
         for trouble in &TROUBLES {
             writeln!(
@@ -35,14 +35,15 @@ impl Report {
         }
         writeln!(
             out,
-            "All times are the story's; one of its seconds takes 1/{SECONDS_IN_ONE} s, for server and clients alike. Seed {seed}.\n"
+            "All times are the story's; one of its seconds takes 1/{SECONDS_IN_ONE} s, for server and clients alike. Seed {}.\n",
+            story.seed
         )?;
         out.flush()?;
         Ok(Self {
             bar: None,
             terminal: io::stdout().is_terminal(),
             last_line: Instant::now(),
-            seed,
+            story,
         })
     }
 
@@ -116,20 +117,7 @@ impl Report {
             write!(out, "{:>15}", outcome.name)?;
         }
         writeln!(out)?;
-        let rows: [Row; 7] = [
-            ("requests that reached the server", |o| {
-                o.counts.requests.to_string()
-            }),
-            ("renders", |o| o.counts.renders_finished.to_string()),
-            ("renders wasted", |o| o.counts.renders_wasted.to_string()),
-            ("error pages saved as tiles", |o| o.tally.wrong.to_string()),
-            ("tiles right", |o| o.tally.right.to_string()),
-            ("tiles missing", |o| o.tally.missing.to_string()),
-            ("time, story seconds", |o| {
-                format!("{:.0}", o.took.as_secs_f64())
-            }),
-        ];
-        for (title, value) in rows {
+        for (title, value) in ROWS {
             write!(out, "{title:<38}")?;
             for outcome in outcomes {
                 write!(out, "{:>15}", value(outcome))?;
@@ -150,8 +138,8 @@ impl Report {
         if !all {
             writeln!(
                 out,
-                "Seed {}: the same again with --seed {}",
-                self.seed, self.seed
+                "Seed {0}: the same again with --seed {0}",
+                self.story.seed
             )?;
         }
         out.flush()?;
@@ -166,7 +154,7 @@ impl Report {
 }
 
 /// What the last client promises, against the first, and whether it was kept.
-fn promises([plain, _, ours]: &[Outcome; 3]) -> [(bool, &'static str); 3] {
+pub(super) fn promises([plain, _, ours]: &[Outcome; 3]) -> [(bool, &'static str); 3] {
     let wasted = |outcome: &Outcome| outcome.counts.renders_wasted;
     [
         (ours.tally.right == ours.tiles, "every tile right"),
@@ -179,7 +167,22 @@ fn promises([plain, _, ours]: &[Outcome; 3]) -> [(bool, &'static str); 3] {
 }
 
 /// What a row is called, and its value for one client.
-type Row = (&'static str, fn(&Outcome) -> String);
+pub(super) type Row = (&'static str, fn(&Outcome) -> String);
+
+/// The rows of the table.
+pub(super) const ROWS: [Row; 7] = [
+    ("requests that reached the server", |o| {
+        o.counts.requests.to_string()
+    }),
+    ("renders", |o| o.counts.renders_finished.to_string()),
+    ("renders wasted", |o| o.counts.renders_wasted.to_string()),
+    ("error pages saved as tiles", |o| o.tally.wrong.to_string()),
+    ("tiles right", |o| o.tally.right.to_string()),
+    ("tiles missing", |o| o.tally.missing.to_string()),
+    ("time, story seconds", |o| {
+        format!("{:.0}", o.took.as_secs_f64())
+    }),
+];
 
 /// Real time between two lines where there is no terminal.
 const LINE: Duration = Duration::from_secs(2);
@@ -198,10 +201,12 @@ mod tests {
         };
         Outcome {
             name: "x",
+            what: "",
             counts,
             tally,
             tiles: 10,
             took: Duration::ZERO,
+            samples: Vec::new(),
         }
     }
 

@@ -28,11 +28,43 @@ pub(super) trait Fetch: Clone + Send + Sync + 'static {
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) name: &'static str,
+    /// What it is.
+    pub(super) what: &'static str,
     pub(super) counts: Counts,
     pub(super) tally: Tally,
     pub(super) tiles: u64,
     /// Story time.
     pub(super) took: Duration,
+    /// What had come of it when, oldest first; the last one is the end.
+    pub(super) samples: Vec<Sample>,
+}
+
+/// What all clients are given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Story {
+    pub(super) seed: u64,
+    pub(super) tiles: u32,
+}
+
+/// What had come of a client at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sample {
+    /// Story time.
+    pub(super) at: Duration,
+    pub(super) tally: Tally,
+    pub(super) requests: u64,
+    pub(super) wasted: u64,
+}
+
+impl Sample {
+    fn new(at: Duration, tally: Tally, counts: &Counts) -> Self {
+        Self {
+            at,
+            tally,
+            requests: counts.requests,
+            wasted: counts.renders_wasted,
+        }
+    }
 }
 
 /// What became of its tiles.
@@ -53,29 +85,30 @@ impl Tally {
 /// One client's run over the story.
 pub(super) async fn run<F: Fetch>(
     name: &'static str,
-    what: &str,
+    what: &'static str,
     new: impl FnOnce(Http) -> io::Result<F>,
-    seed: u64,
+    story: Story,
     report: &mut Report,
 ) -> io::Result<Outcome> {
     let client = new(Client::builder(TokioExecutor::new()).build_http())?;
-    let tiles = tiles();
+    let tiles = tiles(story.tiles);
     report.start(name, what, tiles.len() as u64)?;
-    let look = |tally: Tally, server: &Server| {
-        report.progress(name, tally, &server.counts(), server.elapsed())
+    let look = |tally: Tally, counts: &Counts, elapsed: Duration| {
+        report.progress(name, tally, counts, elapsed)
     };
-    let outcome = fetch_all(name, client, tiles, script(seed, SCALE), look).await?;
+    let script = script(story.seed, SCALE);
+    let outcome = fetch_all((name, what), client, tiles, script, look).await?;
     report.finish(&outcome)?;
     Ok(outcome)
 }
 
 /// Fetches every tile from a server that starts now; `look` is called every now and then.
 async fn fetch_all<F: Fetch>(
-    name: &'static str,
+    (name, what): (&'static str, &'static str),
     client: F,
     tiles: Vec<Tile>,
     script: Script,
-    mut look: impl FnMut(Tally, &Server) -> io::Result<()>,
+    mut look: impl FnMut(Tally, &Counts, Duration) -> io::Result<()>,
 ) -> io::Result<Outcome> {
     let total = tiles.len() as u64;
     let tally = Arc::new(Mutex::new(Tally::default()));
@@ -91,6 +124,7 @@ async fn fetch_all<F: Fetch>(
             Arc::clone(&tally),
         ));
     }
+    let mut samples = Vec::new();
     let mut ticks = tokio::time::interval(TICK);
     loop {
         tokio::select! {
@@ -100,7 +134,9 @@ async fn fetch_all<F: Fetch>(
             },
             _ = ticks.tick() => {
                 let so_far = *lock(&tally);
-                look(so_far, &server)?;
+                let (counts, elapsed) = (server.counts(), server.elapsed());
+                samples.push(Sample::new(elapsed, so_far, &counts));
+                look(so_far, &counts, elapsed)?;
             }
         }
     }
@@ -110,13 +146,16 @@ async fn fetch_all<F: Fetch>(
         .until(|counts| counts.in_flight == 0 && counts.renders_in_work == 0)
         .await;
     let tally = *lock(&tally);
+    samples.push(Sample::new(server.elapsed(), tally, &counts));
     server.shutdown().await;
     Ok(Outcome {
         name,
+        what,
         counts,
         tally,
         tiles: total,
         took,
+        samples,
     })
 }
 
@@ -163,8 +202,8 @@ mod tests {
         let client =
             new(Client::builder(TokioExecutor::new()).build_http()).expect("valid settings");
         let script = Script::default().when(|asked| asked.visit == 0, fault);
-        let tiles = tiles().into_iter().take(10).collect();
-        fetch_all("x", client, tiles, script, |_, _| Ok(()))
+        let tiles = tiles(10);
+        fetch_all(("x", ""), client, tiles, script, |_, _, _| Ok(()))
             .await
             .expect("a free port")
     }
@@ -233,8 +272,8 @@ mod tests {
         let client =
             Plain::new(Client::builder(TokioExecutor::new()).build_http()).expect("valid settings");
         let script = Script::default().when(|_| true, Fault::status(503));
-        let tiles = tiles().into_iter().take(3).collect();
-        let outcome = fetch_all("x", client, tiles, script, |_, _| Ok(()))
+        let tiles = tiles(3);
+        let outcome = fetch_all(("x", ""), client, tiles, script, |_, _, _| Ok(()))
             .await
             .expect("a free port");
         assert_eq!((outcome.tally.missing, outcome.counts.requests), (3, 9));

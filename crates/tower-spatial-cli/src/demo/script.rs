@@ -23,9 +23,9 @@ pub(super) fn real(story: Duration) -> Duration {
     story.mul_f64(SCALE)
 }
 
-/// The tiles to fetch: a square of zoom 12.
-pub(super) fn tiles() -> Vec<Tile> {
-    (0..TILES)
+/// The tiles to fetch: forty columns of zoom 12.
+pub(super) fn tiles(tiles: u32) -> Vec<Tile> {
+    (0..tiles)
         .map(|n| Tile::xyz(12, 2_100 + n % 40, 1_400 + n / 40))
         .collect()
 }
@@ -123,8 +123,6 @@ pub(super) fn trouble_at(elapsed: Duration) -> Option<&'static str> {
         .find(|trouble| trouble.seconds.contains(&elapsed.as_secs()))
         .map(|trouble| trouble.name)
 }
-
-const TILES: u32 = 1_200;
 
 /// Cores of the server: what 16 requests at once keep busy.
 const CORES: f64 = 16.0;
