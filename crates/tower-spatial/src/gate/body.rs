@@ -19,7 +19,7 @@ pin_project! {
 /// The permit becomes the body's; where nothing comes any more, it ends here.
 #[inline]
 pub(super) fn hand_over<B: Body>(permit: Option<Permit>, body: &B) -> Option<Permit> {
-    let permit = permit?;
+    let mut permit = permit?;
     if body.is_end_stream() || body.size_hint().exact() == Some(0) {
         return None;
     }

@@ -289,7 +289,13 @@ impl<S, B> Admission<S, B> {
             let mut stands_still = false;
             match this.step {
                 Step::New => {
-                    let hold = hold(endpoint, context);
+                    // What the breaker is about to refuse is no repeat.
+                    let is_refused =
+                        *this.on_open == OnOpen::Fail && endpoint.closed_until(now).is_some();
+                    let hold = match is_refused {
+                        true => Duration::ZERO,
+                        false => hold(endpoint, context),
+                    };
                     *this.step = match hold.is_zero() {
                         true => Step::Enter,
                         false => Step::Held { until: now + hold },

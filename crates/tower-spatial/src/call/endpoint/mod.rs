@@ -241,9 +241,12 @@ impl Endpoint {
         wakers.wake();
     }
 
-    /// Whether an operator holds it open.
-    fn is_held_open(&self) -> bool {
-        self.gates.read(LoadControl::is_held)
+    /// Whether it knows what must not be forgotten now: an operator's order, or that nobody is to ask for some time yet.
+    fn is_closed(&self) -> bool {
+        let now = Instant::now().into_std();
+        self.gates.read(|control| {
+            control.is_held() || control.waits(now).is_some_and(|wait| wait.until.is_some())
+        })
     }
 
     /// Goes by these settings from now on, and by the gates of these layers. What has been learnt stays.

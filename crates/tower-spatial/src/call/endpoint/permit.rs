@@ -17,7 +17,7 @@ pub(crate) struct Permit {
     slot_generation: u32,
     slot_index: u16,
     report: Report,
-    /// When the call went out, in [nanoseconds]; said only where somebody learns from it.
+    /// When the call went out, in [nanoseconds], or how long it took to the head; only where somebody learns from it.
     began: i64,
 }
 
@@ -30,6 +30,9 @@ enum Report {
     Awaited,
     /// It was answered well; how long that took is known with the first frame.
     Timed,
+    /// As before, and how long it took to the head. A reader who comes late for the body is not the host's fault: what is
+    /// there by then counts as having come with the head.
+    TimedToHead,
     /// As before, where the time says nothing.
     Untimed,
     /// It was told that the call was answered well; a body that fails says otherwise.
@@ -132,14 +135,21 @@ impl Permit {
 
     /// The head has come: from now on the permit is a body's.
     #[inline]
-    pub(crate) fn hand_over(&self) {
+    pub(crate) fn hand_over(&mut self) {
+        if self.report == Report::Timed {
+            self.began = nanoseconds(Instant::now()) - self.began;
+            self.report = Report::TimedToHead;
+        }
         self.note(Reader::Handed);
     }
 
     /// The reader was given a frame.
     #[inline]
     pub(crate) fn read(&mut self) {
-        if matches!(self.report, Report::Timed | Report::Untimed) {
+        if matches!(
+            self.report,
+            Report::Timed | Report::TimedToHead | Report::Untimed
+        ) {
             self.tell_success();
         }
         self.note(Reader::Read);
@@ -147,7 +157,11 @@ impl Permit {
 
     /// The reader waits for the server.
     #[inline]
-    pub(crate) fn awaiting(&self) {
+    pub(crate) fn awaiting(&mut self) {
+        if self.report == Report::TimedToHead {
+            self.began = nanoseconds(Instant::now()) - self.began;
+            self.report = Report::Timed;
+        }
         self.note(Reader::Awaiting);
     }
 
@@ -182,17 +196,19 @@ impl Permit {
 
     #[inline]
     fn success(&self, now: Instant) -> Outcome {
-        let is_timed = self.report == Report::Timed;
         Outcome::Success {
-            latency: is_timed.then(|| self.elapsed(now)),
+            latency: match self.report {
+                Report::Timed => Some(self.elapsed(now)),
+                Report::TimedToHead => Some(positive(self.began)),
+                _ => None,
+            },
         }
     }
 
     /// Since the call went out.
     #[inline]
     fn elapsed(&self, now: Instant) -> Duration {
-        let elapsed = nanoseconds(now) - self.began;
-        Duration::from_nanos(u64::try_from(elapsed).unwrap_or_default())
+        positive(nanoseconds(now) - self.began)
     }
 
     fn settle(&self, outcome: Outcome) {
@@ -217,7 +233,7 @@ impl Drop for Permit {
         let now = self.endpoint.now();
         let outcome = match self.report {
             Report::Nothing | Report::Told => None,
-            Report::Timed | Report::Untimed => Some(self.success(now)),
+            Report::Timed | Report::TimedToHead | Report::Untimed => Some(self.success(now)),
             Report::Awaited => Some(Outcome::Cancelled {
                 after: self.elapsed(now),
             }),
@@ -228,6 +244,10 @@ impl Drop for Permit {
             wakers.wake();
         }
     }
+}
+
+fn positive(nanoseconds: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or_default())
 }
 
 /// Since some instant, the same for all; before it they are negative. Half of what an instant takes.

@@ -19,7 +19,7 @@ use crate::limit::rate::MemoryStore;
 ///
 /// An endpoint is a configured group of hosts, or else one host and port. Configured ones live as long as this does;
 /// others come with their first request and go when nobody has asked for them for 10 to 15 minutes (the first one stays,
-/// and what an operator holds open).
+/// and what is closed to calls for some time yet).
 /// There are at most
 /// 10 000 of these; beyond that the least used make room, and where all are in use further hosts share one overflow
 /// endpoint. Requests without an authority (origin form) share another one: the `Host` header is not looked at.
@@ -657,9 +657,9 @@ impl Known {
     }
 }
 
-/// Somebody holds it, or an operator's order, which nobody else can take back.
+/// Somebody holds it, or it is closed: that must not be forgotten while it lasts.
 fn is_kept(endpoint: &Arc<Endpoint>) -> bool {
-    Arc::strong_count(endpoint) > 1 || endpoint.is_held_open()
+    Arc::strong_count(endpoint) > 1 || endpoint.is_closed()
 }
 
 const MAX_ENDPOINTS: usize = 10_000;

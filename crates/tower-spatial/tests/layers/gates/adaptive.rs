@@ -1,10 +1,10 @@
 //! A limit that finds itself.
 
 use tokio::task::JoinSet;
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_spatial::{
-    AdaptiveSettings, CircuitBreakerLayer, ConcurrencyLimitLayer, EndpointSettings, Endpoints,
-    OnOpen,
+    AdaptiveSettings, CircuitBreakerLayer, ConcurrencyLimitLayer, CooldownLayer, EndpointSettings,
+    Endpoints, OnOpen,
 };
 
 use super::*;
@@ -198,4 +198,36 @@ async fn an_open_breaker_and_a_cooldown_survive_a_restart_as_a_file() {
             ),
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_who_comes_late_does_not_make_the_host_slow() {
+    let host = Host::new(|_, _| Act::status(200).after(3 * SECOND));
+    let endpoints = Endpoints::default();
+    let client = boxed(CooldownLayer::new(endpoints.clone()).layer(host.clone()));
+    for late in [0, 100, 1_000] {
+        let answer = client.clone().oneshot(get("/tile")).await.unwrap();
+        sleep(late * SECOND).await;
+        answer.into_body().collect().await.unwrap();
+    }
+    // Nor does one who never comes.
+    let unread = client.clone().oneshot(get("/tile")).await.unwrap();
+    sleep(1_000 * SECOND).await;
+    drop(unread);
+    let host = endpoints.find(&"http://tiles.example/".parse().unwrap());
+    let p99 = host.latency().unwrap().p99;
+    assert!((2.5..3.5).contains(&p99.as_secs_f64()), "{p99:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_comes_late_makes_the_host_slow() {
+    let steps = || [Step::Wait(7 * SECOND), Step::data("a tile")];
+    let host = Host::new(move |_, _| Act::status(200).body(steps()));
+    let endpoints = Endpoints::default();
+    let client = boxed(CooldownLayer::new(endpoints.clone()).layer(host.clone()));
+    let answer = client.clone().oneshot(get("/tile")).await.unwrap();
+    answer.into_body().collect().await.unwrap();
+    let host = endpoints.find(&"http://tiles.example/".parse().unwrap());
+    let p99 = host.latency().unwrap().p99;
+    assert!((6.0..8.0).contains(&p99.as_secs_f64()), "{p99:?}");
 }
