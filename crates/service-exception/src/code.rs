@@ -131,10 +131,25 @@ pub(crate) fn delay_in(text: &str) -> Option<Duration> {
     None
 }
 
+/// A code as the tables spell it.
+pub(crate) fn known_name(code: &str) -> Option<&'static str> {
+    let code = last_part(code);
+    [PERMANENT, NOTHING, TRANSIENT, THROTTLED]
+        .into_iter()
+        .flatten()
+        .copied()
+        .find(|name| same_name(name, code))
+}
+
+/// Without the namespace that some put before it.
+fn last_part(code: &str) -> &str {
+    let code = code.trim();
+    code.rsplit([':', '/', '#']).next().unwrap_or(code)
+}
+
 /// What the code says: by its name, else by the words its name is made of.
 pub(crate) fn of_code(code: &str) -> Known {
-    let code = code.trim();
-    let code = code.rsplit([':', '/', '#']).next().unwrap_or(code);
+    let code = last_part(code);
     let is = |names: &[&str]| names.iter().any(|name| same_name(name, code));
     if is(PERMANENT) {
         return Known::Decides(Permanent);

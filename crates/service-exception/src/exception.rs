@@ -41,6 +41,13 @@ impl ServiceException {
         self.code.as_deref()
     }
 
+    /// The code as one of the few hundred known ones, spelled as their documents do; `None` where it is none of these.
+    ///
+    /// A bounded set, which holds nothing that a server makes up: fit for the label of a metric.
+    pub fn known_code(&self) -> Option<&'static str> {
+        crate::code::known_name(self.code.as_deref()?)
+    }
+
     /// Which part of the request the server complains of, as it stands in the answer.
     pub fn locator(&self) -> Option<&str> {
         self.locator.as_deref()

@@ -20,6 +20,7 @@ mod drain;
 pub mod exception;
 mod gate;
 pub mod limit;
+pub mod observe;
 pub mod replay;
 pub mod retry;
 mod size_hint;

@@ -60,6 +60,7 @@ use crate::call::{Endpoints, Part};
 use crate::exception::{InspectedBody, ServiceExceptionLayer, ServiceExceptionService};
 use crate::gate::ResponseBody;
 use crate::limit::rate::{KeySource, RateLimit, RateLimitLayer};
+use crate::observe::Observer;
 use crate::replay::RepeatableBody;
 use crate::retry::RetryPolicy;
 use crate::stagger::{Stagger, StaggerLayer};
@@ -208,6 +209,14 @@ impl SpatialLayer {
         exception: impl Into<Option<ServiceExceptionLayer>>,
     ) -> Self {
         self.exception = exception.into().unwrap_or_else(ServiceExceptionLayer::off);
+        self
+    }
+
+    /// Has `observer` told of every call, and of all that happens at the [`endpoints`](Self::endpoints), through whichever
+    /// layers they are called. See [`observe`](crate::observe).
+    #[must_use]
+    pub fn observer(self, observer: impl Observer) -> Self {
+        self.endpoints.observe(observer);
         self
     }
 

@@ -52,6 +52,37 @@ pub enum Cause {
     Other,
 }
 
+impl Cause {
+    /// One word of a bounded set, for metrics and logs: `status`, `exception`, `refused`, `timed-out` …
+    ///
+    /// ```
+    /// use tower_spatial::call::Cause;
+    ///
+    /// assert_eq!(Cause::TimedOut.kind(), "timed-out");
+    /// ```
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Status(_) => "status",
+            Self::Exception { .. } => "exception",
+            Self::Refused => "refused",
+            Self::NotConnected => "not-connected",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::NotSent => "not-sent",
+            Self::Cut => "cut",
+            Self::TimedOut => "timed-out",
+            Self::Http2(_) => "http2",
+            Self::Protocol => "protocol",
+            Self::Stale => "stale",
+            Self::Incomplete(_) => "incomplete",
+            Self::NotAdmitted => "not-admitted",
+            Self::CircuitOpen => "circuit-open",
+            Self::Other => "other",
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

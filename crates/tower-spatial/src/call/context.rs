@@ -1,10 +1,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use http::{Extensions, Request, Uri};
+use http::{Extensions, Method, Request, Uri};
 use tokio::time::{Duration, Instant};
 
 use super::{Attempt, Endpoint, Endpoints, EndpointsId, Permit, Settings};
+use crate::observe::{Call, Observers};
 
 /// Until when a call may take: an absolute time, set by the caller as a request extension.
 ///
@@ -127,6 +128,8 @@ pub(crate) struct Place {
     found_by: EndpointsId,
     /// Of which URI. Kept, so that its parts are told by where they lie.
     uri: Uri,
+    /// The request's method, where somebody observes.
+    method: Option<Method>,
 }
 
 /// How a call's time is counted.
@@ -194,6 +197,17 @@ impl Context {
     /// The settings of the endpoint that the call goes to, where that is known.
     pub(crate) fn settings(&self) -> Option<&Settings> {
         self.place.as_ref().map(|place| &*place.settings)
+    }
+
+    /// Which call it is and who is told of it, where somebody observes.
+    #[inline]
+    pub(crate) fn observed(&self) -> Option<(Call<'_>, &Observers)> {
+        let place = self.place.as_ref()?;
+        let call = Call {
+            endpoint: place.endpoint.name(),
+            method: place.method.as_ref()?,
+        };
+        Some((call, &place.settings.observers))
     }
 
     /// The settings of the endpoint that a request goes to, where it carries a context that knows them.
@@ -358,6 +372,7 @@ impl Place {
     pub(crate) fn of<B>(request: &Request<B>, endpoints: &Endpoints) -> Self {
         let endpoint = endpoints.find_for(request.uri(), request.extensions());
         Self {
+            method: endpoint.is_observed().then(|| request.method().clone()),
             settings: endpoint.settings(),
             endpoint,
             found_by: endpoints.id(),

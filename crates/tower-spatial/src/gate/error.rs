@@ -6,6 +6,7 @@ use load_control::Reason;
 use tokio::time::{Duration, Instant};
 
 use crate::call::Endpoint;
+use crate::observe::WaitedFor;
 
 /// A call has waited for its turn at an endpoint for as long as it may, or its turn is known to come too late. It has not
 /// been sent.
@@ -40,6 +41,18 @@ impl For {
             Reason::Cooldown => Self::Cooldown(left),
             Reason::Open => Self::Breaker(left),
             Reason::Held | Reason::Probing => Self::Breaker(None),
+        }
+    }
+}
+
+impl From<For> for WaitedFor {
+    fn from(what: For) -> Self {
+        match what {
+            For::Permit => Self::Permit,
+            For::Ready => Self::Readiness,
+            For::Breaker(_) => Self::Breaker,
+            For::Cooldown(_) => Self::Cooldown,
+            For::RetryToken => Self::RetryToken,
         }
     }
 }

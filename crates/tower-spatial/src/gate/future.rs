@@ -18,6 +18,7 @@ use super::error::For;
 use super::outcome::report;
 use super::{CircuitOpen, OnOpen, Options, QueueTimeout};
 use crate::call::{self, Deadline, Endpoint, Part, Permit, Queued, Waiting};
+use crate::observe::{self, WaitedFor};
 
 pin_project! {
     /// Waits for a permit, calls, and hands the permit to the body.
@@ -196,6 +197,8 @@ pin_project! {
         until_body_ends: bool,
         on_open: OnOpen,
         entered: Option<Entered>,
+        // What it has waited for last.
+        waited_for: Option<WaitedFor>,
         #[pin]
         sleep: Option<Sleep>,
     }
@@ -241,6 +244,7 @@ impl<S, B> Admission<S, B> {
             endpoint,
             call: Some((request, service)),
             entered: None,
+            waited_for: None,
             sleep: None,
         }
     }
@@ -389,6 +393,7 @@ impl<S, B> Admission<S, B> {
                 // Made before its own permit is given back.
                 let error = QueueTimeout::new(endpoint, now - entered.at, for_what);
                 *this.step = Step::Ended;
+                observe::queue_waited(endpoint, for_what.into(), now - entered.at, false);
                 return Poll::Ready(Err(error.into()));
             }
             // While the host is closed a budget that parks moves on with the time, as far as it may. Looking now and
@@ -412,6 +417,7 @@ impl<S, B> Admission<S, B> {
                 Some(sleep) if sleep.deadline() != wake_at => sleep.reset(wake_at),
                 Some(_) => {}
             }
+            *this.waited_for = Some(for_what.into());
             if let Some(sleep) = this.sleep.as_mut().as_pin_mut() {
                 ready!(sleep.poll(cx));
                 now = Instant::now();
@@ -423,6 +429,10 @@ impl<S, B> Admission<S, B> {
         else {
             return Poll::Pending;
         };
+        if let Some(waited_for) = *this.waited_for {
+            let waited = Instant::now() - entered.at;
+            observe::queue_waited(endpoint, waited_for, waited, true);
+        }
         if permit.is_some()
             && let Some(carried) = Deadline::carried(request.extensions())
         {

@@ -31,6 +31,29 @@ pub enum StopReason {
     NotAdmitted,
 }
 
+impl StopReason {
+    /// One word of a bounded set, for metrics and logs: `budget`, `deadline`, `hint-too-long` …
+    ///
+    /// ```
+    /// use tower_spatial::retry::StopReason;
+    ///
+    /// assert_eq!(StopReason::HintTooLong.kind(), "hint-too-long");
+    /// ```
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::Deadline => "deadline",
+            Self::HintTooLong => "hint-too-long",
+            Self::Attempts => "attempts",
+            Self::Ambiguous => "ambiguous",
+            Self::Unsafe => "unsafe",
+            Self::BodyNotRepeatable => "body-not-repeatable",
+            Self::BodyTooLong { .. } => "body-too-long",
+            Self::NotAdmitted => "not-admitted",
+        }
+    }
+}
+
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

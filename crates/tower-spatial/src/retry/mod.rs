@@ -45,7 +45,7 @@
 //! would end after the budget is never begun.
 
 mod builder;
-mod decision;
+pub(crate) mod decision;
 mod future;
 mod gave_up;
 mod policy;

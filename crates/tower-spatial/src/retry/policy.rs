@@ -21,6 +21,7 @@ use crate::{
     exception::ServiceExceptionError,
     find,
     gate::CircuitOpen,
+    observe::{self, AttemptEnd, Heard},
     replay::{Keep, RepeatableBody},
     verify::freshness::Stale,
 };
@@ -55,6 +56,8 @@ struct Session {
     /// When the call began. The layer's own copy keeps that of the last call, until the next one begins.
     began: Option<Instant>,
     attempt_began: Option<Instant>,
+    /// Whether somebody is told of this call.
+    is_observed: bool,
     /// Set by the first failure that is repeated.
     context: Option<Arc<Context>>,
     ambiguous_repeats: u32,
@@ -185,6 +188,18 @@ impl RetryPolicy {
             .or_else(|| exception.and_then(|exception| exception.pause(now)))
     }
 
+    /// Who hears of this call's attempts, where anybody does.
+    fn heard<B>(&self, request: &Request<B>) -> Option<Heard> {
+        if let Some(context) = Context::of(request.extensions())
+            && context.settings().is_some()
+        {
+            return context.observed().map(|_| Heard::of_call(context));
+        }
+        let endpoints = self.config().endpoints.as_ref();
+        let endpoint = endpoints.map(|endpoints| endpoints.find(request.uri()));
+        Heard::of_attempt(endpoint, request)
+    }
+
     /// What follows a result that is not plainly a success.
     fn decide<B: RepeatableBody, R: Body + Unpin>(
         &mut self,
@@ -233,6 +248,16 @@ impl RetryPolicy {
         };
         let decision = Decision::of(&self.config().limits, &situation, &mut rand::rng());
 
+        if let Some(heard) = self.heard(request) {
+            let latest = budget.standing_still(stands_still_for).latest_start();
+            heard.attempt_ended(&AttemptEnd {
+                outcome: &outcome,
+                number: failures.saturating_add(1),
+                took: now.duration_since(attempt_began),
+                decision,
+                remaining: latest.map(|latest| latest.saturating_duration_since(now.into_std())),
+            });
+        }
         let attempt = Attempt {
             cause: outcome.cause().clone(),
             began: attempt_began.duration_since(call_began),
@@ -298,6 +323,9 @@ where
             && self.config().statuses.is_empty()
             && self.config().classify.response.is_none()
         {
+            if self.session.is_observed {
+                observe::attempt_succeeded(request.extensions());
+            }
             return None;
         }
         self.decide(request, result)
@@ -310,12 +338,14 @@ where
             // The first attempt of a call: tower asks the layer's own policy, then clones it for the call.
             self.session.began = Some(now);
             self.session.config = None;
+            self.session.is_observed = false;
             if let Some(context) = Context::of(request.extensions()) {
                 let settings = context.settings();
                 if let Some(policy) = settings.and_then(|settings| settings.retry.as_ref()) {
                     self.session.config = Some(Arc::clone(&policy.config));
                 }
                 context.set_clock(self.config().clock);
+                self.session.is_observed = context.observed().is_some();
             }
         }
         self.session.attempt_began = Some(now);

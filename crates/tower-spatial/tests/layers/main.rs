@@ -9,6 +9,7 @@ mod freshness;
 mod gates;
 mod hostile;
 mod idempotency;
+mod observe;
 mod rate;
 mod replay;
 mod retry;

@@ -111,6 +111,8 @@ struct State {
     free: u16,
     /// Made with the first waiter, gone with the last: an idle host costs a word.
     queue: Option<Box<Queue>>,
+    /// Made where somebody observes.
+    chronicle: Option<Box<Chronicle>>,
 }
 
 #[derive(Default)]
@@ -127,6 +129,35 @@ struct Queue {
     told: Option<(Place, Instant)>,
     /// How many of those who wait leave when the breaker opens.
     leaving: usize,
+}
+
+/// What happened, until it is told once nothing is locked: an observer's code is not ours.
+#[derive(Default)]
+struct Chronicle {
+    breaker: BreakerKind,
+    cooldown_end: Option<std::time::Instant>,
+    news: Vec<News>,
+}
+
+/// What an observer is told of the gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Breaker {
+        from: BreakerKind,
+        to: BreakerKind,
+        /// Until the probe, where the breaker has opened and that is known.
+        probe_in: Option<Duration>,
+    },
+    Cooldown(Duration),
+    Reclaimed,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum BreakerKind {
+    #[default]
+    Closed,
+    Open,
+    HalfOpen,
 }
 
 struct Waiter {
@@ -209,6 +240,7 @@ impl Gates {
                 used: 0,
                 free: NONE,
                 queue: None,
+                chronicle: None,
             }),
             few: [const { AtomicU32::new(FREE) }; FEW],
             extras: OnceBox::new(),
@@ -443,6 +475,7 @@ impl Gates {
         if was_closed && state.control.gate(now.into_std()) != Gate::Closed {
             state.wake_who_leaves(&mut wakers);
         }
+        state.notice(now.into_std());
         self.advance(state, now, &mut wakers);
         (done, wakers)
     }
@@ -464,6 +497,21 @@ impl Gates {
             held.control = imported;
         }
         Ok(())
+    }
+
+    /// From now on somebody observes.
+    pub(super) fn observe(&self) {
+        let mut state = self.lock();
+        state.chronicle.get_or_insert_default();
+    }
+
+    /// What has happened since this was asked last.
+    pub(super) fn take_news(&self, now: Instant) -> Vec<News> {
+        let mut state = self.lock();
+        state.chronicle.get_or_insert_default();
+        state.notice(now.into_std());
+        let chronicle = state.chronicle.as_mut();
+        chronicle.map_or_else(Vec::new, |chronicle| std::mem::take(&mut chronicle.news))
     }
 
     /// What attempt timeouts have learnt of the host.
@@ -526,6 +574,9 @@ impl Gates {
                 self.put_back(state, index);
                 patience.reclaimed += 1;
                 let _ = state.control.reclaim(now.into_std());
+                if let Some(chronicle) = &mut state.chronicle {
+                    chronicle.news.push(News::Reclaimed);
+                }
                 self.advance(state, now, &mut wakers);
             }
         }
@@ -706,6 +757,41 @@ impl State {
         let _ = self
             .control
             .settle(now.into_std(), admission, outcome, &mut RandomOnDemand);
+        self.notice(now.into_std());
+    }
+
+    #[inline]
+    fn notice(&mut self, now: std::time::Instant) {
+        if self.chronicle.is_some() {
+            self.notice_change(now);
+        }
+    }
+
+    #[cold]
+    fn notice_change(&mut self, now: std::time::Instant) {
+        let Some(chronicle) = &mut self.chronicle else {
+            return;
+        };
+        let Snapshot { gate, cooldown, .. } = self.control.snapshot(now);
+        let (to, probe_in) = match gate {
+            Gate::Closed => (BreakerKind::Closed, None),
+            Gate::Open { until } => {
+                let probe_in = until.map(|until| until.saturating_duration_since(now));
+                (BreakerKind::Open, probe_in)
+            }
+            Gate::Probe | Gate::Probing { .. } => (BreakerKind::HalfOpen, None),
+        };
+        let from = std::mem::replace(&mut chronicle.breaker, to);
+        if from != to {
+            chronicle.news.push(News::Breaker { from, to, probe_in });
+        }
+        if let Some(lasts) = cooldown.filter(|lasts| !lasts.is_zero()) {
+            let end = now + lasts;
+            if chronicle.cooldown_end.is_none_or(|known| known < end) {
+                chronicle.cooldown_end = Some(end);
+                chronicle.news.push(News::Cooldown(lasts));
+            }
+        }
     }
 
     #[inline]

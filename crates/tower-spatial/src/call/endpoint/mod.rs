@@ -18,14 +18,16 @@ pub use settings::{EndpointSettings, EndpointsError};
 pub use state::EndpointsState;
 
 use arc_swap::ArcSwap;
-use gates::Gates;
+use gates::{BreakerKind, Gates, News, Wakers};
 pub(crate) use heads::{Heads, Kind};
 #[cfg(feature = "config")]
 pub(crate) use host::Pattern;
-use load_control::{Gate, LatencyRecord, LoadControl, Reason};
+use load_control::{Gate, LatencyRecord, LoadControl, Outcome, Reason};
 pub(crate) use permit::{Permit, Queued, Waiting};
 pub(crate) use settings::{Part, Parts, Settings};
 use tokio::time::{Duration, Instant};
+
+use crate::observe::{self, Observers};
 
 /// One endpoint: a host and port, or a configured group of hosts. Made by [`Endpoints::find`].
 pub struct Endpoint {
@@ -102,8 +104,12 @@ pub struct Latency {
 impl Endpoint {
     fn named(name: &str, settings: Arc<Settings>, parts: Parts) -> Self {
         let parts = parts.of(&settings);
+        let gates = Gates::new(settings.load(parts));
+        if parts.has(Part::Observed) {
+            gates.observe();
+        }
         Self {
-            gates: Gates::new(settings.load(parts)),
+            gates,
             settings: ArcSwap::new(settings),
             parts: AtomicU8::new(parts.0),
             name: name.into(),
@@ -174,6 +180,10 @@ impl Endpoint {
         self.heads().percentile(quantile)
     }
 
+    pub(crate) fn observers(&self) -> Arc<Observers> {
+        Arc::clone(&self.settings.load().observers)
+    }
+
     pub(crate) fn heads(&self) -> &Heads {
         self.gates.heads()
     }
@@ -232,13 +242,13 @@ impl Endpoint {
     pub(crate) fn spend_retry_token(&self) -> Duration {
         let now = self.now();
         let (wait, wakers) = self.gates.control(now, |control, _| control.retry());
-        wakers.wake();
+        self.wake(wakers);
         wait
     }
 
     fn order(&self, act: impl FnOnce(&mut LoadControl, std::time::Instant)) {
         let ((), wakers) = self.gates.control(Instant::now(), act);
-        wakers.wake();
+        self.wake(wakers);
     }
 
     /// Whether it knows what must not be forgotten now: an operator's order, or that nobody is to ask for some time yet.
@@ -253,11 +263,81 @@ impl Endpoint {
     fn adopt(&self, settings: Arc<Settings>, parts: Parts) {
         let parts = parts.of(&settings);
         let load = settings.load(parts);
+        if parts.has(Part::Observed) {
+            self.gates.observe();
+        }
         self.settings.store(settings);
         self.parts.store(parts.0, Ordering::Relaxed);
         let act = |control: &mut LoadControl, _| control.set_settings(load);
         let ((), wakers) = self.gates.control(Instant::now(), act);
+        self.wake(wakers);
+    }
+
+    /// Wakes, and tells who observes what has happened. To be called while nothing is locked.
+    #[inline]
+    fn wake(&self, wakers: Wakers) {
         wakers.wake();
+        self.tell();
+    }
+
+    /// The same, where there may be nobody to wake.
+    #[inline]
+    fn wake_any(&self, wakers: Option<Wakers>) {
+        if let Some(wakers) = wakers {
+            wakers.wake();
+        }
+        self.tell();
+    }
+
+    /// Whether anybody is to be told what happens here.
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.parts().has(Part::Observed) || observe::is_traced()
+    }
+
+    #[inline]
+    fn tell(&self) {
+        if self.is_observed() {
+            self.tell_news();
+        }
+    }
+
+    #[cold]
+    fn tell_news(&self) {
+        let news = self.gates.take_news(Instant::now());
+        if news.is_empty() {
+            return;
+        }
+        let settings = self.settings();
+        for news in news {
+            match news {
+                News::Breaker { from, to, probe_in } => {
+                    let change = observe::BreakerChange {
+                        from: from.state(None),
+                        to: to.state(probe_in),
+                    };
+                    observe::breaker_changed(&settings.observers, self.name(), &change);
+                }
+                News::Cooldown(lasts) => {
+                    observe::cooldown_began(&settings.observers, self.name(), lasts);
+                }
+                News::Reclaimed => observe::permit_reclaimed(&settings.observers, self.name()),
+            }
+        }
+    }
+
+    #[inline]
+    fn tell_latency(&self, outcome: Outcome) {
+        if self.parts().has(Part::Observed)
+            && let Outcome::Success {
+                latency: Some(latency),
+            } = outcome
+        {
+            let settings = self.settings();
+            settings
+                .observers
+                .tell(|observer| observer.answered(self.name(), latency));
+        }
     }
 
     #[inline]
@@ -322,6 +402,16 @@ impl Endpoint {
         let unused = if is_held { 0 } else { (mark & !USED) + 1 };
         self.use_mark.store(mark & USED | unused, Ordering::Relaxed);
         unused > 2
+    }
+}
+
+impl BreakerKind {
+    fn state(self, probe_in: Option<Duration>) -> BreakerState {
+        match self {
+            Self::Closed => BreakerState::Closed,
+            Self::Open => BreakerState::Open { probe_in },
+            Self::HalfOpen => BreakerState::HalfOpen,
+        }
     }
 }
 

@@ -67,7 +67,10 @@ impl Permit {
         now: Instant,
     ) -> Result<Self, (Arc<Endpoint>, Wait)> {
         match endpoint.gates().try_admit(now) {
-            Ok(grant) => Ok(Self::new(endpoint, grant)),
+            Ok(grant) => {
+                endpoint.tell();
+                Ok(Self::new(endpoint, grant))
+            }
             Err(wait) => Err((endpoint, wait)),
         }
     }
@@ -192,6 +195,7 @@ impl Permit {
         let outcome = self.success(now);
         self.report = Report::Told;
         self.settle_at(outcome, now);
+        self.endpoint.tell_latency(outcome);
     }
 
     #[inline]
@@ -216,10 +220,9 @@ impl Permit {
     }
 
     fn settle_at(&self, outcome: Outcome, now: Instant) {
-        if let Some(admission) = &self.admission
-            && let Some(wakers) = self.endpoint.gates().settle(admission, outcome, now)
-        {
-            wakers.wake();
+        if let Some(admission) = &self.admission {
+            let wakers = self.endpoint.gates().settle(admission, outcome, now);
+            self.endpoint.wake_any(wakers);
         }
     }
 }
@@ -240,8 +243,10 @@ impl Drop for Permit {
         };
         let slot = self.slot();
         let grant = Grant { slot, admission };
-        if let Some(wakers) = self.endpoint.gates().release(grant, outcome, now) {
-            wakers.wake();
+        let wakers = self.endpoint.gates().release(grant, outcome, now);
+        self.endpoint.wake_any(wakers);
+        if let Some(outcome) = outcome {
+            self.endpoint.tell_latency(outcome);
         }
     }
 }
@@ -288,7 +293,7 @@ impl Queued {
             leaves_when_open: waiting.leaves_when_open,
         };
         let (entered, wakers) = endpoint.gates().enter(manner, now, waker);
-        wakers.wake();
+        endpoint.wake(wakers);
         match entered {
             Ok(grant) => Err(Permit::new(endpoint, grant)),
             Err(place) => Ok(Self {
@@ -303,7 +308,7 @@ impl Queued {
     pub(crate) fn poll(&mut self, now: Instant, waker: &Waker) -> Option<Result<Permit, Waits>> {
         let place = self.place?;
         let (turn, wakers) = self.endpoint.gates().poll(place, now, waker);
-        wakers.wake();
+        self.endpoint.wake(wakers);
         Some(match turn {
             Turn::Granted(grant) => {
                 self.place = None;
@@ -323,14 +328,16 @@ impl Queued {
 
     /// Takes permits from bodies that nobody has read for four quarters of the patience. To be called every quarter.
     pub(crate) fn sweep(&self, now: Instant, quarter: Duration) {
-        self.endpoint.gates().sweep(now, quarter).wake();
+        let wakers = self.endpoint.gates().sweep(now, quarter);
+        self.endpoint.wake(wakers);
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            self.endpoint.gates().leave(place, Instant::now()).wake();
+            let wakers = self.endpoint.gates().leave(place, Instant::now());
+            self.endpoint.wake(wakers);
         }
     }
 }

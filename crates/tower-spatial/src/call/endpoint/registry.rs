@@ -14,6 +14,7 @@ use super::settings::{Part, Parts, Settings};
 use super::{Endpoint, EndpointSettings, EndpointSnapshot, EndpointsError};
 use crate::call::Deadline;
 use crate::limit::rate::MemoryStore;
+use crate::observe::{Observer, Observers};
 
 /// The endpoints of a client: what they may be asked to bear, and how they are doing. Clones share everything.
 ///
@@ -227,7 +228,9 @@ impl Endpoints {
     /// ```
     pub fn reload(&self, settings: EndpointsBuilder) -> Result<(), EndpointsError> {
         let registry = &*self.0;
-        let (routes, changed) = settings.routes(registry.parts(), &|name| self.configured(name))?;
+        let (routes, changed) = settings.routes(registry.parts(), self.observers(), &|name| {
+            self.configured(name)
+        })?;
         let defaults = Arc::clone(&routes.defaults);
         registry.has_hosts.store(
             !routes.hosts.is_empty() || routes.refused.is_some(),
@@ -246,6 +249,21 @@ impl Endpoints {
             endpoint.adopt(settings, registry.parts());
         }
         Ok(())
+    }
+
+    /// Has `observer` told, besides those there are, of all that happens at these endpoints from now on, whichever layers
+    /// were or will be built from them. See [`observe`](crate::observe).
+    pub fn observe(&self, observer: impl Observer) {
+        self.observe_with(&(Arc::new(observer) as Arc<dyn Observer>));
+    }
+
+    pub(crate) fn observe_with(&self, observer: &Arc<dyn Observer>) {
+        self.observers().add(observer);
+        self.add(Part::Observed);
+    }
+
+    pub(crate) fn observers(&self) -> Arc<Observers> {
+        Arc::clone(&self.0.routes.load().defaults.observers)
     }
 
     /// A layer was built from it: from now on that gate stands before every host.
@@ -412,7 +430,7 @@ impl EndpointsBuilder {
     /// The first setting that makes no sense: a zero limit or time, an endpoint without a name, two of one name, a pattern that is none, one that two endpoints have.
     pub fn build(self) -> Result<Endpoints, EndpointsError> {
         let (max_endpoints, idle_timeout) = (self.max_endpoints, self.idle_timeout);
-        let (routes, _) = self.routes(Parts::default(), &|_| None)?;
+        let (routes, _) = self.routes(Parts::default(), Arc::default(), &|_| None)?;
         let mut registry = Registry::new(routes);
         if let Some(max_endpoints) = max_endpoints {
             if max_endpoints == 0 {
@@ -442,9 +460,11 @@ impl EndpointsBuilder {
     fn routes(
         self,
         parts: Parts,
+        observers: Arc<Observers>,
         existing: &dyn Fn(&str) -> Option<Arc<Endpoint>>,
     ) -> Result<(Routes, Vec<(Arc<Endpoint>, Arc<Settings>)>), EndpointsError> {
-        let defaults = Arc::new(self.defaults.resolve(None, &Settings::default())?);
+        let unset = Settings::observed_by(observers);
+        let defaults = Arc::new(self.defaults.resolve(None, &unset)?);
         let unknown = match &self.unknown_hosts {
             None => Arc::clone(&defaults),
             Some(settings) => Arc::new(settings.resolve(None, &defaults)?),

@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::exception::Dialects;
 use crate::limit::rate::KeySource;
+use crate::observe::Observers;
 use crate::retry::RetryPolicy;
 use crate::verify::completeness::Completeness;
 use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
@@ -329,6 +330,7 @@ impl EndpointSettings {
             honours_idempotency_keys: self
                 .honours_idempotency_keys
                 .or(defaults.honours_idempotency_keys),
+            observers: Arc::clone(&defaults.observers),
         })
     }
 }
@@ -426,6 +428,7 @@ pub(crate) struct Settings {
     pub(crate) cache_busting: Option<Parameter>,
     /// `None`: as the protocol says.
     pub(crate) honours_idempotency_keys: Option<bool>,
+    pub(crate) observers: Arc<Observers>,
     /// By which of the three gates there are.
     load: [OnceLock<Arc<LoadSettings>>; 8],
 }
@@ -437,6 +440,8 @@ pub(crate) enum Part {
     Cooldown = 2,
     Limit = 4,
     Rate = 8,
+    /// Not a layer: somebody observes.
+    Observed = 16,
 }
 
 /// Which layers have been built, and what follows from it.
@@ -494,6 +499,13 @@ impl Parts {
 }
 
 impl Settings {
+    pub(super) fn observed_by(observers: Arc<Observers>) -> Self {
+        Self {
+            observers,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn load(&self, parts: Parts) -> Arc<LoadSettings> {
         let gates = parts.0 & ADMITTING;
         let has = |part| gates & part as u8 != 0;
@@ -537,6 +549,7 @@ impl Default for Settings {
             fresh: Expected::default(),
             cache_busting: None,
             honours_idempotency_keys: None,
+            observers: Arc::default(),
             load: Default::default(),
         }
     }

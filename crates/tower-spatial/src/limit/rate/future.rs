@@ -15,6 +15,7 @@ use super::hint::Hinted;
 use super::permit::Lent;
 use super::{Ask, RateLimited, RateStore, Turn, Weight};
 use crate::call::{self, Endpoint, Settings, TooLate, latest_start};
+use crate::observe;
 
 pin_project! {
     /// Waits for the call's slot, then calls.
@@ -319,6 +320,9 @@ impl<S, B, T: RateStore> Waiting<S, B, T> {
             return Poll::Pending;
         };
         depart(&request, &this.endpoint, now);
+        if this.rated.is_some() && now > this.bounds.since {
+            observe::rate_waited(&this.endpoint, now - this.bounds.since);
+        }
         let hinted = this.rated.take().map(Rated::into_hinted);
         Poll::Ready(Ok((this.service.call(request), hinted)))
     }

@@ -12,6 +12,7 @@ use tower::BoxError;
 use super::{DeadlineBody, DeadlineElapsed};
 use crate::{
     call,
+    observe::{CallEnd, ToldCall},
     retry::{GaveUp, StopReason},
 };
 
@@ -24,6 +25,8 @@ pin_project_lite::pin_project! {
         timer: Option<Pin<Box<Sleep>>>,
         context: Arc<call::Context>,
         began: Instant,
+        // Dropped after the call. `None`: nobody observes, or it was told.
+        told: Option<Box<ToldCall>>,
     }
 }
 
@@ -32,12 +35,14 @@ impl<F> ResponseFuture<F> {
         inner: Option<F>,
         timer: Option<Pin<Box<Sleep>>>,
         context: Arc<call::Context>,
+        told: Option<Box<ToldCall>>,
     ) -> Self {
         Self {
             inner,
             timer,
             context,
             began: Instant::now(),
+            told,
         }
     }
 }
@@ -51,10 +56,18 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some(inner) = this.inner.as_pin_mut()
-            && let Poll::Ready(result) = inner.poll(cx)
-        {
+        let polled = this.inner.as_pin_mut().map(|inner| {
+            let _span = this.told.as_ref().map(|told| told.enter());
+            inner.poll(cx)
+        });
+        if let Some(Poll::Ready(result)) = polled {
             let timer = this.timer.take();
+            if let Some(mut told) = this.told.take() {
+                told.end(match &result {
+                    Ok(response) => CallEnd::Answer(response.status()),
+                    Err(_) => CallEnd::Error,
+                });
+            }
             return Poll::Ready(match result {
                 Ok(response) => Ok(response.map(|body| DeadlineBody::new(body, timer))),
                 Err(error) => Err(error.into()),
@@ -64,7 +77,14 @@ where
             return Poll::Pending;
         };
         ready!(timer.as_mut().poll(cx));
-        Poll::Ready(Err(elapsed(this.context, this.began.elapsed())))
+        let error = elapsed(this.context, this.began.elapsed());
+        if let Some(mut told) = this.told.take() {
+            if let Some(gave_up) = error.downcast_ref::<GaveUp>() {
+                told.give_up(gave_up);
+            }
+            told.end(CallEnd::Error);
+        }
+        Poll::Ready(Err(error))
     }
 }
 

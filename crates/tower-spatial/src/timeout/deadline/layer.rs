@@ -4,6 +4,7 @@ use tower_layer::Layer;
 
 use super::DeadlineService;
 use crate::call::Endpoints;
+use crate::observe::Observer;
 
 /// Adds a [`DeadlineService`].
 #[derive(Clone, Debug, Default)]
@@ -30,7 +31,21 @@ impl DeadlineLayer {
     /// go by its settings then, each by its own part.
     #[must_use]
     pub fn endpoints(mut self, endpoints: Endpoints) -> Self {
+        if let Some(before) = self.endpoints.take() {
+            let observers = before.observers().all();
+            observers.iter().for_each(|one| endpoints.observe_with(one));
+        }
         self.endpoints = Some(endpoints);
+        self
+    }
+
+    /// Has `observer` told of every call, and of all that happens at the [`endpoints`](Self::endpoints): where none are
+    /// set, of each host's calls. See [`observe`](crate::observe).
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.endpoints
+            .get_or_insert_with(Endpoints::default)
+            .observe(observer);
         self
     }
 }

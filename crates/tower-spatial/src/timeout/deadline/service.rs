@@ -11,6 +11,7 @@ use tower_service::Service;
 
 use super::{DeadlineBody, ResponseFuture};
 use crate::call::{self, Deadline, Endpoints, Place};
+use crate::observe::ToldCall;
 
 /// See the [module](super).
 #[derive(Clone, Debug)]
@@ -47,11 +48,15 @@ where
             Some(place) => call::Context::insert_for(place, extensions),
             None => call::Context::insert(extensions),
         };
+        let told = ToldCall::begin(&context);
         // Boxed, and only where there is a deadline: a timer is larger than all the rest of the future.
         let timer = Deadline::of(extensions).map(|at| Box::pin(sleep_until(at)));
         // Law 1: where it has passed already, nothing is sent.
         let is_late = Deadline::of(extensions).is_some_and(|at| at <= Instant::now());
-        let inner = (!is_late).then(|| self.inner.call(request));
-        ResponseFuture::new(inner, timer, context)
+        let inner = (!is_late).then(|| {
+            let _span = told.as_ref().map(|told| told.enter());
+            self.inner.call(request)
+        });
+        ResponseFuture::new(inner, timer, context, told)
     }
 }

@@ -1,5 +1,6 @@
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -9,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
 use super::{Check, IncompleteError, store::Kept};
+use crate::{call, observe};
 
 /// An answer's body: kept and known to be whole, checked while it is read, or as it came.
 pub struct CheckedBody<R> {
@@ -28,6 +30,8 @@ struct Checked<R> {
     check: Option<Check>,
     /// What was wrong with the end, to be told after the last frame.
     error: Option<IncompleteError>,
+    /// The call, where somebody is told of it.
+    context: Option<Arc<call::Context>>,
 }
 
 struct KeptBody {
@@ -42,12 +46,13 @@ impl<R> CheckedBody<R> {
         }
     }
 
-    pub(super) fn checked(inner: R, check: Check) -> Self {
+    pub(super) fn checked(inner: R, check: Check, context: Option<Arc<call::Context>>) -> Self {
         Self {
             source: Source::Checked(Box::new(Checked {
                 inner,
                 check: Some(check),
                 error: None,
+                context,
             })),
         }
     }
@@ -160,6 +165,9 @@ where
     fn end(&mut self) {
         if let Some(check) = self.check.take() {
             self.error = check.finish().err().map(IncompleteError::new);
+            if let (Some(error), Some(context)) = (&self.error, &self.context) {
+                observe::truncated(context, error.problem());
+            }
         }
     }
 }

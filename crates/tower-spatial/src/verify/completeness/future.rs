@@ -70,15 +70,17 @@ where
                 Ok(response) => response,
                 Err(error) => return Poll::Ready(Err(error.into())),
             };
-            let check = this
-                .question
-                .take()
-                .and_then(|question| question.check(response.status(), response.headers()));
+            let mut question = this.question.take();
+            let context = question.as_mut().and_then(|question| question.context());
+            let check =
+                question.and_then(|question| question.check(response.status(), response.headers()));
             let Some(check) = check else {
                 return Poll::Ready(Ok(response.map(CheckedBody::untouched)));
             };
             let Some(limits) = this.collect.take() else {
-                return Poll::Ready(Ok(response.map(|body| CheckedBody::checked(body, check))));
+                return Poll::Ready(Ok(
+                    response.map(|body| CheckedBody::checked(body, check, context))
+                ));
             };
             let (parts, body) = response.into_parts();
             if body.size_hint().lower() > limits.total {

@@ -59,6 +59,8 @@ pub(super) struct Question {
     asked: Asked,
     everything: bool,
     counts: Counts,
+    /// The call, where somebody is told of it.
+    context: Option<Arc<Context>>,
 }
 
 impl Question {
@@ -78,6 +80,9 @@ impl Question {
         Some(Self {
             asked,
             everything: options.everything,
+            context: Context::of(extensions)
+                .filter(|context| context.observed().is_some())
+                .cloned(),
             counts: Counts {
                 expected: extensions.get::<ExpectedCount>().copied(),
                 hits: extensions.get::<ByHits>().copied(),
@@ -88,6 +93,11 @@ impl Question {
                 }),
             },
         })
+    }
+
+    /// The call, where somebody is told of it.
+    pub(super) fn context(&mut self) -> Option<Arc<Context>> {
+        self.context.take()
     }
 
     /// `None` where the answer is not one that is checked.
