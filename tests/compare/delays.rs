@@ -164,3 +164,26 @@ async fn towers_budget_is_a_burst_and_then_nothing() {
     tokio::time::advance(3 * SECOND).await;
     assert!(budget.withdraw());
 }
+
+#[tokio::test(start_paused = true)]
+async fn our_retries_without_a_token_wait() {
+    let memory = Memory::new(|call| answer(if call < 30 { 500 } else { 200 }, ""));
+    let service = ServiceBuilder::new()
+        .layer(RetryLayer::new(ours(3)))
+        .layer(tower_spatial::CircuitBreakerLayer::per_host())
+        .service(memory.clone());
+    let began = Instant::now();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        calls.spawn(service.clone().oneshot(get(IN_MEMORY)));
+    }
+    for answer in calls.join_all().await {
+        assert_eq!(answer.unwrap().status(), 200);
+    }
+    let repeats = memory.calls().split_off(30);
+    let at_once = repeats.iter().filter(|at| **at - began < SECOND).count();
+    let held = |at: &&Instant| **at - began >= 5 * SECOND;
+    // Each success of those who went has earned a fifth of a token.
+    assert!((20..=25).contains(&at_once), "{at_once}");
+    assert_eq!(at_once + repeats.iter().filter(held).count(), 30);
+}
