@@ -5,9 +5,9 @@
 //! `RetryLayer` with a [`RetryPolicy`](retry::RetryPolicy), [`FreshnessLayer`](verify::freshness::FreshnessLayer),
 //! `CompletenessLayer` (feature `completeness`, [`verify::completeness`]), [`ConcurrencyLimitLayer`],
 //! [`RateLimitLayer`], [`AttemptTimeoutLayer`](timeout::attempt::AttemptTimeoutLayer) or tower's `TimeoutLayer`,
-//! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. A stack to paste stands in the README and in
-//! [`retry`]; each layer works alone, and its module says what it promises. A ready client is in `client` (features
-//! `client-hyper` and `reqwest`).
+//! [`ServiceExceptionLayer`](exception::ServiceExceptionLayer), the client. [`SpatialLayer`] is all of them in this order; see
+//! [`stack`]. Each layer works alone, and its module says what it promises. The [`guide`] has a page for each task. A ready
+//! client is in `client` (features `client-hyper` and `reqwest`), the settings file in `config` (feature `config`).
 
 pub mod breaker;
 pub mod call;
@@ -19,6 +19,7 @@ pub mod cooldown;
 mod drain;
 pub mod exception;
 mod gate;
+pub mod guide;
 pub mod limit;
 pub mod observe;
 pub mod replay;
