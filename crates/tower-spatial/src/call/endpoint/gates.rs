@@ -340,8 +340,9 @@ impl Gates {
         }
         let front = queue.waiting.first_key_value().map(|(first, _)| *first);
         let ask_at = queue.ask_at.filter(|_| front == Some(place));
-        if let Some(ask_at) = ask_at {
-            queue.told = Some((place, ask_at));
+        if front == Some(place) {
+            // Whatever it was told before, this is what its timer is set to.
+            queue.told = ask_at.map(|at| (place, at));
         }
         let Wait { reason, until } = state.waits(now);
         let until = until.map(Instant::from_std);
