@@ -5,5 +5,6 @@ mod composition;
 mod connections;
 mod failures;
 mod idempotency;
+mod laws;
 mod streams;
 mod support;

@@ -135,7 +135,8 @@ impl SpatialLayer {
     }
 
     /// How calls are repeated at endpoints that do not say. A policy of [one attempt](crate::retry::RetryPolicyBuilder::attempts)
-    /// repeats nothing.
+    /// repeats nothing. What statuses and hints of a server mean is known to breaker and cooldown only where an endpoint's own
+    /// [policy](crate::EndpointSettings::retry) says it.
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;

@@ -1,11 +1,11 @@
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use http::{Response, header::AGE};
+use http::{HeaderMap, Response, header::AGE};
 use load_control::Outcome as Load;
 use service_exception::ServiceException;
 use tower::BoxError;
 
-use crate::call::{Cause, Outcome, Part, Permit, Verdict};
+use crate::call::{Cause, Outcome, Part, Permit, Settings, Verdict};
 use crate::exception::ServiceExceptionError;
 use crate::find;
 use crate::retry::RetryAfter;
@@ -43,10 +43,7 @@ fn report_answer<R>(permit: &mut Permit, response: &Response<R>) {
         && response.extensions().get::<KeyPaused>().is_none()
         && permit.endpoint().parts().has(Part::Cooldown)
     {
-        let now = SystemTime::now();
-        let hint = RetryAfter::read(headers, now)
-            .map(RetryAfter::duration)
-            .or_else(|| exception.and_then(|exception| exception.pause(now)));
+        let hint = asked_pause(&settings, headers, exception);
         hint.into_iter().for_each(|hint| permit.hint(hint));
     }
     tell(permit, &outcome);
@@ -64,19 +61,31 @@ fn report_error(permit: &mut Permit, error: &BoxError) {
         && let Some(found) = find::<ServiceExceptionError>(error)
         && permit.endpoint().parts().has(Part::Cooldown)
     {
-        let now = SystemTime::now();
-        let hint = RetryAfter::read(&found.parts().headers, now)
-            .map(RetryAfter::duration)
-            .or_else(|| found.exception().pause(now));
+        let hint = asked_pause(&settings, &found.parts().headers, Some(found.exception()));
         hint.into_iter().for_each(|hint| permit.hint(hint));
     }
     tell(permit, &outcome);
 }
 
+/// As the endpoint's own policy reads it, where it has one.
+fn asked_pause(
+    settings: &Settings,
+    headers: &HeaderMap,
+    exception: Option<&ServiceException>,
+) -> Option<Duration> {
+    if let Some(retry) = &settings.retry {
+        return retry.asked_pause(headers, exception);
+    }
+    let now = SystemTime::now();
+    RetryAfter::read(headers, now)
+        .map(RetryAfter::duration)
+        .or_else(|| exception.and_then(|exception| exception.pause(now)))
+}
+
 /// What an outcome says about the host.
 fn tell(permit: &mut Permit, outcome: &Outcome) {
     let nothing = Load::Cancelled {
-        after: std::time::Duration::ZERO,
+        after: Duration::ZERO,
     };
     permit.failed(match (outcome.verdict(), outcome.cause()) {
         (Verdict::Success, _) => return permit.succeeded(false),

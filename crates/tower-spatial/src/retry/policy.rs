@@ -171,21 +171,34 @@ impl RetryPolicy {
                 .until()
                 .map(|until| until.saturating_duration_since(Instant::now()));
         }
-        let read = match self.config().retry_after_unit? {
-            RetryAfterUnit::Seconds => RetryAfter::read,
-            RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
-        };
-        let (headers, exception) = match result {
-            Ok(response) => (response.headers(), response.extensions().get()),
+        match result {
+            Ok(response) => self.asked_pause(response.headers(), response.extensions().get()),
             Err(error) => {
                 let error = find::<ServiceExceptionError>(error)?;
-                (&error.parts().headers, Some(error.exception()))
+                self.asked_pause(&error.parts().headers, Some(error.exception()))
             }
+        }
+    }
+
+    /// For how long the server asks to be left in peace, as far as this policy believes it.
+    pub(crate) fn asked_pause(
+        &self,
+        headers: &HeaderMap,
+        exception: Option<&ServiceException>,
+    ) -> Option<Duration> {
+        let read = match self.retry_after_unit()? {
+            RetryAfterUnit::Seconds => RetryAfter::read,
+            RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
         };
         let now = SystemTime::now();
         read(headers, now)
             .map(RetryAfter::duration)
             .or_else(|| exception.and_then(|exception| exception.pause(now)))
+    }
+
+    /// `None`: the server's hints do not count.
+    pub(crate) fn retry_after_unit(&self) -> Option<RetryAfterUnit> {
+        self.config().retry_after_unit
     }
 
     /// Who hears of this call's attempts, where anybody does.

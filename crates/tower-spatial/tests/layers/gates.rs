@@ -7,6 +7,7 @@ mod laws;
 mod machine;
 mod order;
 mod park;
+mod rated;
 mod shared;
 
 use std::{

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
@@ -13,6 +13,7 @@ use rand::TryRng;
 use tokio::time::{Duration, Instant};
 
 use super::heads::Heads;
+use super::word::{self, Reader};
 
 /// What stands before one endpoint: its load control (breaker, cooldown, limit), the permits that were given, and the one
 /// queue of those who wait. It takes the time, owns no clock and no task.
@@ -91,15 +92,6 @@ pub(super) struct Counts {
     pub(super) queued: usize,
     pub(super) unread_bodies: usize,
     pub(super) reclaimed: usize,
-}
-
-/// What a body's reader does. The numbers are the low bits of a slot's word; the last two grow with their age.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Reader {
-    Awaiting = 2,
-    Read = 3,
-    Handed = 8,
 }
 
 struct State {
@@ -242,7 +234,7 @@ impl Gates {
                 queue: None,
                 chronicle: None,
             }),
-            few: [const { AtomicU32::new(FREE) }; FEW],
+            few: [const { AtomicU32::new(word::FREE) }; FEW],
             extras: OnceBox::new(),
         }
     }
@@ -418,7 +410,7 @@ impl Gates {
     fn end(&self, state: &mut State, grant: Grant, now: Instant) {
         let Grant { slot, admission } = grant;
         if slot.is_counted() {
-            if !slot.holds(self.word(slot.index).load(Ordering::Relaxed)) {
+            if !word::is_held(self.word(slot.index), slot.generation) {
                 let mut patience = self.patience();
                 patience.reclaimed = patience.reclaimed.saturating_sub(1);
                 return;
@@ -531,16 +523,7 @@ impl Gates {
         if !slot.is_counted() {
             return;
         }
-        let now = slot.generation << STATE_BITS | reader as u32;
-        let word = self.word(slot.index);
-        let mut before = word.load(Ordering::Relaxed);
-        while before != now && slot.holds(before) {
-            // Against a sweep, that ages or reclaims it.
-            match word.compare_exchange_weak(before, now, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(other) => before = other,
-            }
-        }
+        word::note(self.word(slot.index), slot.generation, reader);
     }
 
     /// Looks after the queue. Ages the bodies, where the last time is a `quarter` ago, and takes permits from those that
@@ -560,18 +543,7 @@ impl Gates {
         self.forget(state, now, quarter, &mut wakers);
         self.advance(state, now, &mut wakers);
         for index in 0..state.used {
-            let word = self.word(index);
-            let before = word.load(Ordering::Relaxed);
-            let Some(age) = age(before) else { continue };
-            if age < OLD {
-                // A body that was polled in between is young: nothing to do.
-                let _ =
-                    word.compare_exchange(before, before + 1, Ordering::Relaxed, Ordering::Relaxed);
-            } else if state.waits_for_a_permit(now)
-                && word
-                    .compare_exchange(before, FREE, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_ok()
-            {
+            if word::sweep(self.word(index), || state.waits_for_a_permit(now)) {
                 self.put_back(state, index);
                 patience.reclaimed += 1;
                 let _ = state.control.reclaim(now.into_std());
@@ -586,11 +558,7 @@ impl Gates {
 
     pub(super) fn counts(&self, now: Instant) -> (Counts, Snapshot) {
         let state = self.lock();
-        let unread = |index: &u16| {
-            let word = self.word(*index).load(Ordering::Relaxed);
-            // At age 1 the poll may have been a moment ago, just before a sweep.
-            age(word).is_some_and(|age| age > 1 || word & STATE_MASK >= Reader::Handed as u32)
-        };
+        let unread = |index: &u16| word::is_unread(self.word(*index));
         let counts = Counts {
             in_flight: state.control.in_flight() as usize,
             queued: state
@@ -620,21 +588,20 @@ impl Gates {
         };
         let word = self.word(index);
         if state.free != NONE {
-            state.free = (word.load(Ordering::Relaxed) >> STATE_BITS) as u16;
+            state.free = word::next(word);
         }
-        state.generation = (state.generation + 1) & (u32::MAX >> STATE_BITS);
+        state.generation = (state.generation + 1) & word::GENERATIONS;
         let slot = Slot {
             index,
             generation: state.generation,
         };
-        word.store(slot.generation << STATE_BITS | ATTEMPT, Ordering::Relaxed);
+        word::take(word, slot.generation);
         Grant { slot, admission }
     }
 
     #[inline]
     fn put_back(&self, state: &mut State, index: u16) {
-        let next = u32::from(state.free) << STATE_BITS;
-        self.word(index).store(next | FREE, Ordering::Relaxed);
+        word::put_back(self.word(index), state.free);
         state.free = index;
     }
 
@@ -908,37 +875,16 @@ impl Slot {
     pub(super) fn is_counted(self) -> bool {
         self.index != NONE
     }
-
-    fn holds(self, word: u32) -> bool {
-        word >> STATE_BITS == self.generation && word & STATE_MASK != FREE
-    }
 }
 
 impl Segment {
     fn new(size: usize) -> Box<Self> {
         Box::new(Self {
-            slots: (0..size).map(|_| AtomicU32::new(FREE)).collect(),
+            slots: (0..size).map(|_| AtomicU32::new(word::FREE)).collect(),
             next: OnceLock::new(),
         })
     }
 }
-
-fn age(word: u32) -> Option<u32> {
-    match word & STATE_MASK {
-        state @ 3..=7 => Some(state - Reader::Read as u32),
-        state @ 8..=12 => Some(state - Reader::Handed as u32),
-        _ => None,
-    }
-}
-
-/// A word is a generation and a state, a free slot's the next free one and `FREE`.
-const STATE_BITS: u32 = 4;
-const STATE_MASK: u32 = (1 << STATE_BITS) - 1;
-const FREE: u32 = 0;
-/// On its way: no head yet, so nobody can be blamed for not reading.
-const ATTEMPT: u32 = 1;
-/// The age, in sweeps, at which the next one may reclaim. The first of them only marks.
-const OLD: u32 = 4;
 
 /// A task that was woken for so long and has not come is one that nobody polls.
 const OVERSLEPT: Duration = Duration::from_secs(1);
@@ -951,7 +897,7 @@ const FIRST_SEGMENT: usize = 13;
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Poll, Wake};
 
     use load_control::LimitSettings;
@@ -1030,6 +976,10 @@ mod tests {
 
         fn counts(&self) -> Counts {
             self.gates.counts(self.now).0
+        }
+
+        fn holds(&self, slot: Slot) -> bool {
+            word::is_held(self.gates.word(slot.index), slot.generation)
         }
     }
 
@@ -1133,7 +1083,7 @@ mod tests {
         permits.gates.note(old.slot, Reader::Handed);
         let place = permits.enter(0, Waker::noop()).unwrap_err();
         let start = Instant::now();
-        let woken: usize = (0..=OLD)
+        let woken: usize = (0..=word::OLD)
             .map(|n| permits.sweep(start + QUARTER * n).len())
             .sum();
         assert_eq!(woken, 1);
@@ -1143,8 +1093,7 @@ mod tests {
         assert_eq!(new.slot.index, old.slot.index);
 
         permits.gates.note(old.slot, Reader::Read);
-        let word = permits.gates.word(new.slot.index);
-        assert!(new.slot.holds(word.load(Ordering::Relaxed)));
+        assert!(permits.holds(new.slot));
         assert_eq!(
             (permits.counts().in_flight, permits.counts().reclaimed),
             (1, 1)
@@ -1304,7 +1253,7 @@ mod tests {
                     prop_assert_eq!(waiters[&place].0.load(Ordering::Relaxed), 1, "not the first in line");
                 }
                 for holder in &mut holders {
-                    let holds = holder.grant.slot.holds(permits.gates.word(holder.grant.slot.index).load(Ordering::Relaxed));
+                    let holds = permits.holds(holder.grant.slot);
                     if !holds && !holder.reclaimed {
                         prop_assert!(swept);
                         prop_assert!(matches!(holder.reader, Some(Reader::Handed | Reader::Read)));

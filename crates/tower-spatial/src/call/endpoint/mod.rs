@@ -11,6 +11,7 @@ mod permit;
 mod registry;
 mod settings;
 mod state;
+mod word;
 
 pub(crate) use registry::EndpointsId;
 pub use registry::{EndpointName, Endpoints, EndpointsBuilder};
@@ -260,7 +261,7 @@ impl Endpoint {
     }
 
     /// Goes by these settings from now on, and by the gates of these layers. What has been learnt stays.
-    fn adopt(&self, settings: Arc<Settings>, parts: Parts) {
+    fn adopt(&self, settings: Arc<Settings>, parts: Parts) -> Wakers {
         let parts = parts.of(&settings);
         let load = settings.load(parts);
         if parts.has(Part::Observed) {
@@ -270,7 +271,7 @@ impl Endpoint {
         self.parts.store(parts.0, Ordering::Relaxed);
         let act = |control: &mut LoadControl, _| control.set_settings(load);
         let ((), wakers) = self.gates.control(Instant::now(), act);
-        self.wake(wakers);
+        wakers
     }
 
     /// Wakes, and tells who observes what has happened. To be called while nothing is locked.

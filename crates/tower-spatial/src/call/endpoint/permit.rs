@@ -4,7 +4,8 @@ use std::task::Waker;
 use load_control::{Admission, Outcome, Reason, Wait};
 use tokio::time::{Duration, Instant};
 
-use super::gates::{Grant, Manner, Place, Reader, Slot, Turn};
+use super::gates::{Grant, Manner, Place, Slot, Turn};
+use super::word::Reader;
 use super::{Endpoint, some_instant};
 
 /// The right to have one answer in flight at an endpoint, and the duty to say what came of it. Its drop gives it back.

@@ -66,6 +66,8 @@ struct Registry {
     rates: Arc<MemoryStore>,
     hasher: DefaultHashBuilder,
     known: Mutex<Known>,
+    /// Held while layers are added or settings loaded anew: what endpoints go by is told to one after the other.
+    changes: Mutex<()>,
     max_endpoints: usize,
     sweep_interval: Duration,
 }
@@ -228,6 +230,7 @@ impl Endpoints {
     /// ```
     pub fn reload(&self, settings: EndpointsBuilder) -> Result<(), EndpointsError> {
         let registry = &*self.0;
+        let changing = registry.changing();
         let (routes, changed) = settings.routes(registry.parts(), self.observers(), &|name| {
             self.configured(name)
         })?;
@@ -245,8 +248,14 @@ impl Endpoints {
         let known: Vec<_> = registry.known().table.iter().cloned().collect();
         let with_defaults = known.into_iter().chain(shared);
         let with_defaults = with_defaults.map(|endpoint| (endpoint, Arc::clone(&defaults)));
+        let mut wakers = Vec::new();
         for (endpoint, settings) in changed.into_iter().chain(with_defaults) {
-            endpoint.adopt(settings, registry.parts());
+            let woken = endpoint.adopt(settings, registry.parts());
+            wakers.push((endpoint, woken));
+        }
+        drop(changing);
+        for (endpoint, woken) in wakers {
+            endpoint.wake(woken);
         }
         Ok(())
     }
@@ -269,9 +278,17 @@ impl Endpoints {
     /// A layer was built from it: from now on that gate stands before every host.
     pub(crate) fn add(&self, part: Part) {
         let registry = &*self.0;
+        let changing = registry.changing();
         registry.parts.fetch_or(part as u8, Ordering::Relaxed);
-        for endpoint in self.known() {
-            endpoint.adopt(endpoint.settings(), registry.parts());
+        let known = self.known().into_iter();
+        let adopt = |endpoint: Arc<Endpoint>| {
+            let wakers = endpoint.adopt(endpoint.settings(), registry.parts());
+            (endpoint, wakers)
+        };
+        let adopted: Vec<_> = known.map(adopt).collect();
+        drop(changing);
+        for (endpoint, wakers) in adopted {
+            endpoint.wake(wakers);
         }
     }
 
@@ -583,6 +600,7 @@ impl Registry {
                 hand: 0,
             }),
             max_endpoints: MAX_ENDPOINTS,
+            changes: Mutex::default(),
             sweep_interval: IDLE_TIMEOUT / 2,
             parts: AtomicU8::new(0),
             has_hosts: AtomicBool::new(!routes.hosts.is_empty() || routes.refused.is_some()),
@@ -641,6 +659,10 @@ impl Registry {
         hasher.write(host);
         hasher.write_u16(port);
         hasher.finish()
+    }
+
+    fn changing(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
@@ -943,6 +965,56 @@ mod tests {
         let wrong = Endpoints::builder().endpoint("a", ["a.example"], with(0));
         assert!(endpoints.reload(wrong).is_err());
         assert_eq!(find("http://a.example/").limit(), 3);
+    }
+
+    /// Layers are built, hosts are asked for the first time and settings loaded anew, all at the same time.
+    #[test]
+    fn layers_that_are_built_at_once_stand_before_every_host() {
+        let gates = [Part::Breaker, Part::Cooldown, Part::Limit, Part::Rate];
+        let uris = [
+            "http://a.example/",
+            "http://b.example/",
+            "http://c.example/",
+        ];
+        let [old, new, configured] = uris.map(Uri::from_static);
+        for run in 0..500 {
+            let rate = [load_control::Quota::new(1, Duration::from_secs(1)).unwrap()];
+            let settings = EndpointSettings::new().rate(rate);
+            let before = Endpoints::builder().defaults(settings.clone());
+            let endpoints = before.build().unwrap();
+            endpoints.find(&old);
+            let settings = settings.concurrency(3);
+            let reloaded = Endpoints::builder().defaults(settings.clone()).endpoint(
+                "configured",
+                ["c.example"],
+                settings,
+            );
+            let start = std::sync::Barrier::new(gates.len() + 2);
+            std::thread::scope(|scope| {
+                for part in gates {
+                    let (start, endpoints) = (&start, &endpoints);
+                    scope.spawn(move || {
+                        start.wait();
+                        endpoints.add(part);
+                    });
+                }
+                scope.spawn(|| {
+                    start.wait();
+                    endpoints.find(&new);
+                });
+                scope.spawn(|| {
+                    start.wait();
+                    endpoints.reload(reloaded).unwrap();
+                });
+            });
+            for uri in [&old, &new, &configured] {
+                let host = endpoints.find(uri);
+                for part in gates {
+                    assert!(host.parts().has(part), "{run}: {uri} is without {part:?}");
+                }
+                assert_eq!(host.limit(), 3, "{run}: {uri}");
+            }
+        }
     }
 
     #[test]

@@ -67,7 +67,11 @@ impl<T: RateStore> Hinted<T> {
             |exception: &ServiceException| exception.disposition() == Disposition::Throttled;
         let hint = if status == StatusCode::TOO_MANY_REQUESTS || exception.is_some_and(throttled) {
             let now = SystemTime::now();
-            match self.options.retry_after_unit {
+            let own = self.settings.retry.as_ref();
+            let unit = own.map_or(Some(self.options.retry_after_unit), |retry| {
+                retry.retry_after_unit()
+            });
+            match unit? {
                 RetryAfterUnit::Seconds => RetryAfter::read(headers, now),
                 RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds(headers, now),
             }

@@ -318,6 +318,29 @@ mod tests {
         assert_eq!(store.keys(), MAX_KEYS);
     }
 
+    /// Without optimisation it takes a minute.
+    #[test]
+    #[ignore = "slow: run it with --release"]
+    fn a_million_keys_are_bounded_by_what_is_kept_of_them() {
+        let (store, quotas, now) = (MemoryStore::default(), quotas(), Instant::now());
+        for key in 0..1_000_000 {
+            // A thousand a second: by then room for one can be made.
+            go(
+                &store,
+                key,
+                &quotas,
+                now + Duration::from_millis(key as u64),
+            );
+        }
+        let known = store.known();
+        assert!(known.table.len() <= MAX_KEYS, "{}", known.table.len());
+        assert!(
+            known.table.capacity() <= 2 * MAX_KEYS,
+            "{}",
+            known.table.capacity()
+        );
+    }
+
     #[test]
     fn idle_keys_are_forgotten_and_others_are_not() {
         let (store, quotas, now) = (MemoryStore::default(), quotas(), Instant::now());

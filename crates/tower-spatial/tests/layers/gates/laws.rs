@@ -45,9 +45,18 @@ async fn trip(endpoints: &Endpoints) {
 
 /// Is pending once at every place where it may be: ready, head, and each frame.
 #[derive(Clone)]
-struct Stuttering {
+pub(super) struct Stuttering {
     asked: bool,
     host: Host,
+}
+
+impl Stuttering {
+    pub(super) fn of(host: &Host) -> Self {
+        Self {
+            asked: false,
+            host: host.clone(),
+        }
+    }
 }
 
 impl Service<Request<NoBody>> for Stuttering {
@@ -88,11 +97,7 @@ async fn dropped_after_any_poll_a_call_leaves_nothing_behind() {
                         .body([Step::data("a"), Step::Wait(SECOND / 10), Step::data("b")])
                         .after(SECOND / 10),
                 });
-                let stuttering = Stuttering {
-                    asked: false,
-                    host: host.clone(),
-                };
-                let client = all(&endpoints, stuttering);
+                let client = all(&endpoints, Stuttering::of(&host));
                 let policy = RetryPolicy::builder().base(SECOND).build().unwrap();
                 let seen = boxed(
                     ServiceBuilder::new()
