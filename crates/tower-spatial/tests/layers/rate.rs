@@ -195,6 +195,7 @@ async fn waiting_for_the_service_below_is_bounded_and_gives_the_slot_back() {
     let start = Instant::now();
     let error = soon(client.call(numbered(SECRET, 0))).await.unwrap_err();
     assert!(find::<RateLimited>(&error).is_some());
+    assert!(!format!("{error} {error:?}").contains(SECRET));
     assert!(start.elapsed() <= 600 * SECOND + TICK);
     server.unready.store(false, Ordering::Relaxed);
     let start = Instant::now();

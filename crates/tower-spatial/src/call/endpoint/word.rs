@@ -256,6 +256,29 @@ mod tests {
         shuttle::check_pct(two_bodies_and_sweeps, 10_000, 4);
     }
 
+    /// The word as one note sees it.
+    struct Noting<'a> {
+        word: &'a Explored,
+        took_effect: std::cell::Cell<bool>,
+    }
+
+    impl Cell for Noting<'_> {
+        fn load(&self) -> u32 {
+            Cell::load(self.word)
+        }
+
+        fn store(&self, word: u32) {
+            self.took_effect.set(true);
+            Cell::store(self.word, word);
+        }
+
+        fn exchange(&self, before: u32, word: u32) -> Result<u32, u32> {
+            let exchanged = Cell::exchange(self.word, before, word);
+            self.took_effect.set(exchanged.is_ok());
+            exchanged
+        }
+    }
+
     /// Whatever order: a body that was polled between two sweeps has its whole patience again.
     #[test]
     fn a_note_beside_a_sweep_makes_a_body_young_or_comes_after_it_is_gone() {
@@ -268,12 +291,20 @@ mod tests {
                     (0..age).for_each(|_| assert!(!sweep(&*word, || true)));
                     let noted = thread::spawn({
                         let word = Arc::clone(&word);
-                        move || note(&*word, 1, reader)
+                        move || {
+                            let noting = Noting {
+                                word: &word,
+                                took_effect: false.into(),
+                            };
+                            note(&noting, 1, reader);
+                            noting.took_effect.get()
+                        }
                     });
                     let reclaimed = sweep(&*word, || true);
-                    noted.join().unwrap();
+                    let took_effect = noted.join().unwrap();
                     if reclaimed {
                         assert_eq!(age, OLD);
+                        assert!(!took_effect, "a body that was polled was reclaimed");
                         assert!(!is_held(&*word, 1), "a late note took it again");
                         return;
                     }
