@@ -318,9 +318,7 @@ mod tests {
         assert_eq!(store.keys(), MAX_KEYS);
     }
 
-    /// Without optimisation it takes a minute.
     #[test]
-    #[ignore = "slow: run it with --release"]
     fn a_million_keys_are_bounded_by_what_is_kept_of_them() {
         let (store, quotas, now) = (MemoryStore::default(), quotas(), Instant::now());
         for key in 0..1_000_000 {
@@ -334,11 +332,9 @@ mod tests {
         }
         let known = store.known();
         assert!(known.table.len() <= MAX_KEYS, "{}", known.table.len());
-        assert!(
-            known.table.capacity() <= 2 * MAX_KEYS,
-            "{}",
-            known.table.capacity()
-        );
+        // A table doubles once where its places are worn by what was forgotten, and then uses them again.
+        let places = known.table.capacity();
+        assert!(places <= 3 * MAX_KEYS, "{places}");
     }
 
     #[test]
