@@ -8,5 +8,6 @@ mod connections;
 mod gateway;
 mod killed;
 mod servers;
+mod spatial;
 mod wfs;
 mod wms;
