@@ -163,6 +163,25 @@ pub enum WaitedFor {
     RetryToken,
 }
 
+impl WaitedFor {
+    /// One word of a bounded set, for metrics and logs.
+    ///
+    /// ```
+    /// use tower_spatial::observe::WaitedFor;
+    ///
+    /// assert_eq!(WaitedFor::RetryToken.kind(), "retry-token");
+    /// ```
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Permit => "permit",
+            Self::Readiness => "readiness",
+            Self::Breaker => "breaker",
+            Self::Cooldown => "cooldown",
+            Self::RetryToken => "retry-token",
+        }
+    }
+}
+
 /// From which state a circuit breaker went to which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,5 @@
-//! What the layers do, told as it happens: to an [`Observer`] of one's own, to metrics, to `tracing`.
+//! What the layers do, told as it happens: to an [`Observer`] of one's own, to metrics (`Metrics`, feature `metrics`), to
+//! `tracing` (feature `tracing`).
 //!
 //! An observer is set on [`Endpoints`](crate::Endpoints::observe), on
 //! [`SpatialLayer`](crate::SpatialLayer::observer) or on
@@ -46,6 +47,8 @@
 //! Without an observer and a subscriber, a look at a byte. Nothing is told while anything is locked.
 
 mod event;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod observers;
 mod telling;
 #[cfg(feature = "tracing")]
@@ -54,6 +57,8 @@ mod tracing;
 pub use event::{
     BreakerChange, Call, CallEnd, EndedCall, FailedAttempt, Observer, QueueWait, WaitedFor,
 };
+#[cfg(feature = "metrics")]
+pub use metrics::{Metric, MetricKind, Metrics};
 pub(crate) use observers::Observers;
 #[cfg(feature = "completeness")]
 pub(crate) use telling::truncated;

@@ -9,6 +9,8 @@ mod freshness;
 mod gates;
 mod hostile;
 mod idempotency;
+#[cfg(all(feature = "metrics", feature = "completeness"))]
+mod metrics;
 mod observe;
 mod rate;
 mod replay;

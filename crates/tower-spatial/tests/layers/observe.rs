@@ -150,7 +150,7 @@ fn client(
     answers: impl Fn(usize) -> Result<Answer, io::Error> + Clone + Send + Sync + 'static,
 ) -> impl Service<
     Request<NoBody>,
-    Response = Response<impl http_body::Body<Data = bytes::Bytes, Error = BoxError> + Send + Unpin>,
+    Response = Response<impl http_body::Body<Error = BoxError> + Send + Unpin>,
     Error = BoxError,
     Future: Send,
 > + Clone

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tower::{BoxError, Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_spatial::{
     BreakerState, EndpointSettings, Endpoints, Quota, ServiceBuilderExt, Spatial, SpatialLayer,
-    exception::ServiceExceptionLayer, find, retry::RetryPolicy, verify::completeness::Completeness,
+    exception::ServiceExceptionLayer, find, retry::RetryPolicy,
 };
 
 use crate::support::*;
@@ -78,10 +78,12 @@ async fn it_can_be_named_cloned_sent_and_kept() {
     assert!(!body.collect().await.unwrap().to_bytes().is_empty());
 }
 
+#[cfg(feature = "completeness")]
 #[tokio::test(start_paused = true)]
 async fn all_of_it_recovers_from_what_a_host_does_wrong() {
     let sent = Sent::default();
     let endpoints = Endpoints::default();
+    use tower_spatial::verify::completeness::Completeness;
     let settings = EndpointSettings::new().completeness(Completeness::Collect);
     endpoints
         .reload(Endpoints::builder().defaults(settings))
