@@ -34,7 +34,7 @@ use crate::verify::completeness::Problem;
 /// let metrics = Metrics::new();
 /// let layer = SpatialLayer::new(Endpoints::default()).observer(metrics.clone());
 /// let client = layer.layer(service_fn(|_: Request<Full<&'static [u8]>>| async {
-///     Ok::<_, BoxError>(Response::new(Full::new(&b"a tile"[..])))
+///     Ok::<_, BoxError>(Response::new(Full::new(&b"\x89PNG\r\n\x1a\n"[..])))
 /// }));
 /// client.oneshot(Request::get("https://wms.example/?REQUEST=GetMap").body(Full::default())?).await?;
 ///
@@ -141,6 +141,11 @@ impl Metrics {
         let snapshot = endpoints.snapshot();
         let mut gauges: BTreeMap<SharedString, Gauges> = BTreeMap::new();
         for endpoint in &snapshot {
+            // What is no host and is not configured, such as `(overflow)`, where nobody has needed it.
+            let is_idle = endpoint.in_flight == 0 && endpoint.queued == 0;
+            if is_idle && endpoint.name.starts_with('(') && !self.is_named(&endpoint.name) {
+                continue;
+            }
             let label = self.label(&endpoint.name);
             gauges.entry(label).or_default().add(endpoint);
         }
@@ -168,6 +173,11 @@ impl Metrics {
     /// ```
     pub fn all() -> &'static [Metric] {
         &ALL
+    }
+
+    fn is_named(&self, endpoint: &str) -> bool {
+        let named = self.named.read().unwrap_or_else(PoisonError::into_inner);
+        named.contains(endpoint)
     }
 
     /// What the endpoint of this name is called in labels.
@@ -393,7 +403,8 @@ static CALLS: Metric = counter(
 static ATTEMPTS: Metric = counter(
     "tower_spatial_attempts_total",
     &["endpoint", "outcome", "cause"],
-    "Attempts that ended: `success` (cause `none`), or what their failure means for a repeat, and why they failed.",
+    "Attempts that ended: `success` (cause `none`), or what their failure means for a repeat, and why they failed. \
+     Those that were `not-admitted` or met `circuit-open` never reached the host.",
 );
 static RETRIES: Metric = counter(
     "tower_spatial_retries_total",
