@@ -11,6 +11,7 @@
 //! * `tower`: tower's retry, with a policy that clones the request and counts, concurrency limit and timeout.
 //! * `tower-resilience`: its retry, circuit breaker, rate limiter, bulkhead and time limiter.
 //! * `ours`: tower's retry with our policy, our limit per host, tower's timeout, our exception layer.
+//! * `everything`: all our layers as `SpatialLayer` puts them together, with an adaptive limit and a rate.
 //! * `octets`: the image's bytes as `application/octet-stream`, asked for at a path that no protocol knows.
 //!
 //! Numbers, all of them over the bare row
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
 }
 
 /// What must hold, of what each row adds to its own bare row.
-fn musts(main: &Series, frames: &Series, heap: f64) -> [Must; 8] {
+fn musts(main: &Series, frames: &Series, heap: f64) -> [Must; 12] {
     let timing = &main.timing;
     let image_over_octets = timing.more_than("ours", "ours, octets");
     let gml_over_image = timing.more_than("ours, 2 KB GML", "ours, 2 KB image");
@@ -146,7 +147,7 @@ fn musts(main: &Series, frames: &Series, heap: f64) -> [Must; 8] {
             0.5,
             timing.ratio("ours", "tower-resilience"),
         ),
-        Must::new("instructions", 4_200.0, instructions),
+        Must::new("instructions", 4_200.0, instructions).held_at(4_700.0),
         Must::new("allocations", 3.0, allocations),
         Must::new(
             "ns, an image over a body not inspected",
@@ -163,6 +164,34 @@ fn musts(main: &Series, frames: &Series, heap: f64) -> [Must; 8] {
         )
         .held_at(12.0),
         Must::new("heap a host, bytes", 300.0, Estimate::from(heap)),
+        Must::new(
+            "everything: ns, times tower's three",
+            1.6,
+            timing.ratio("everything", "tower"),
+        )
+        .with_goal(1.3)
+        .held_at(9.0),
+        Must::new(
+            "everything: ns, times tower-resilience's five",
+            0.6,
+            timing.ratio("everything", "tower-resilience"),
+        )
+        .with_goal(0.5)
+        .held_at(2.5),
+        Must::new(
+            "everything: allocations",
+            8.0,
+            main.allocations("everything")
+                .map(|allocations| Estimate::from(allocations.count)),
+        )
+        .with_goal(5.0),
+        Must::new(
+            "everything: instructions",
+            5_500.0,
+            main.instructions("everything").map(Estimate::from),
+        )
+        .with_goal(4_200.0)
+        .held_at(18_000.0),
     ]
 }
 

@@ -14,9 +14,12 @@ use tower_resilience::bulkhead::BulkheadLayer;
 use tower_resilience::circuitbreaker::CircuitBreakerLayer;
 use tower_resilience::ratelimiter::RateLimiterLayer;
 use tower_resilience::timelimiter::TimeLimiterLayer;
-use tower_spatial::ConcurrencyLimitLayer as PerHost;
 use tower_spatial::exception::ServiceExceptionLayer;
 use tower_spatial::retry::RetryPolicy;
+use tower_spatial::{
+    AdaptiveSettings, ConcurrencyLimitLayer as PerHost, EndpointSettings, Endpoints, Quota,
+    SpatialLayer,
+};
 
 use crate::exchange::{
     Call, Get, Inner, answer, drive, exchange, get_map, get_unknown, next_frame,
@@ -48,6 +51,7 @@ pub(crate) fn main() -> Vec<Row> {
             &map,
         ),
         cloned("ours", "bare", Inner::image, ours, &map),
+        cloned("everything", "bare", Inner::image, everything, &map),
         cloned(
             "bare, octets",
             "bare, octets",
@@ -145,6 +149,23 @@ fn ours(inner: Inner) -> impl Call {
         .layer(PerHost::per_host(LIMIT))
         .layer(TimeoutLayer::new(TIMEOUT))
         .layer(ServiceExceptionLayer::new())
+        .service(inner)
+}
+
+/// All our layers in their order, with an adaptive limit and a rate at which nothing waits. Whole answers are not checked.
+fn everything(inner: Inner) -> impl Call {
+    let quota = Quota::new(1_000_000_000, Duration::from_secs(1))
+        .and_then(|quota| quota.with_burst(500_000_000))
+        .expect("a quota");
+    let settings = EndpointSettings::new()
+        .adaptive(AdaptiveSettings::default())
+        .rate([quota]);
+    let endpoints = Endpoints::builder()
+        .defaults(settings)
+        .build()
+        .expect("endpoints");
+    ServiceBuilder::new()
+        .layer(SpatialLayer::new(endpoints))
         .service(inner)
 }
 

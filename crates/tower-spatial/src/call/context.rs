@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use http::{Extensions, Method, Request, Uri};
 use tokio::time::{Duration, Instant};
@@ -117,6 +117,33 @@ pub(crate) struct Context {
     progress: Mutex<Progress>,
     /// The permit of the attempt that is under way, where a layer below the one that got it may give it back.
     permit: Mutex<Option<Permit>>,
+}
+
+/// All that the extensions of a request carried: a call's context and nothing else. The layer outside holds it as long as
+/// the call lasts.
+#[derive(Clone, Debug)]
+pub(crate) struct Carried(Weak<Context>);
+
+impl Carried {
+    /// `None` where there is anything else.
+    #[inline]
+    pub(crate) fn all_of(extensions: &Extensions) -> Option<Self> {
+        if extensions.len() != 1 {
+            return None;
+        }
+        let deadline = extensions.get::<Deadline>()?;
+        let is_all = deadline.at.is_none() && deadline.admitted_by == 0;
+        let context = deadline.context.as_ref().filter(|_| is_all)?;
+        // Somebody else than the request has to keep it.
+        (Arc::strong_count(context) > 1).then(|| Self(Arc::downgrade(context)))
+    }
+
+    pub(crate) fn put_back(self, extensions: &mut Extensions) {
+        extensions.insert(Deadline {
+            context: self.0.upgrade(),
+            ..Deadline::default()
+        });
+    }
 }
 
 /// Where a call goes, found once.

@@ -10,7 +10,7 @@ mod too_late;
 pub use attempt::{Attempt, Attempts};
 pub use cause::Cause;
 pub use context::Deadline;
-pub(crate) use context::{Clock, Context, Place, latest_start, mark_admitted};
+pub(crate) use context::{Carried, Clock, Context, Place, latest_start, mark_admitted};
 #[cfg(feature = "config")]
 pub(crate) use endpoint::Pattern;
 pub use endpoint::{

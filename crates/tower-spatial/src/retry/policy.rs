@@ -17,7 +17,7 @@ use super::{
     decision::{Decision, Limits, Situation},
 };
 use crate::{
-    call::{Attempt, Attempts, Clock, Context, Deadline, Endpoints, Outcome, Verdict},
+    call::{Attempt, Attempts, Carried, Clock, Context, Deadline, Endpoints, Outcome, Verdict},
     exception::ServiceExceptionError,
     find,
     gate::CircuitOpen,
@@ -60,6 +60,8 @@ struct Session {
     is_observed: bool,
     /// Set by the first failure that is repeated.
     context: Option<Arc<Context>>,
+    /// All that the first attempt carried in its extensions, where the kept request has none.
+    carried: Option<Carried>,
     ambiguous_repeats: u32,
 }
 
@@ -219,6 +221,9 @@ impl RetryPolicy {
         request: &mut Request<B>,
         result: &mut Result<Response<R>, BoxError>,
     ) -> Option<RetryFuture<R>> {
+        if let Some(carried) = self.session.carried.take() {
+            carried.put_back(request.extensions_mut());
+        }
         let now = Instant::now();
         let outcome = self.judge(result);
         let call_began = self.session.began.unwrap_or(now);
@@ -352,6 +357,7 @@ where
             self.session.began = Some(now);
             self.session.config = None;
             self.session.is_observed = false;
+            self.session.carried = None;
             if let Some(context) = Context::of(request.extensions()) {
                 let settings = context.settings();
                 if let Some(policy) = settings.and_then(|settings| settings.retry.as_ref()) {
@@ -363,8 +369,25 @@ where
         }
         self.session.attempt_began = Some(now);
         request.body().keep(|| self.keep(request));
-        Some(request.clone())
+        if self.session.context.is_none() && !self.session.is_observed {
+            self.session.carried = Carried::all_of(request.extensions());
+        }
+        Some(match self.session.carried {
+            Some(_) => without_extensions(request),
+            None => request.clone(),
+        })
     }
+}
+
+/// A clone of all but the extensions, which cost several allocations.
+#[inline(never)]
+fn without_extensions<B: Clone>(request: &Request<B>) -> Request<B> {
+    let mut clone = Request::new(request.body().clone());
+    *clone.method_mut() = request.method().clone();
+    *clone.uri_mut() = request.uri().clone();
+    *clone.version_mut() = request.version();
+    *clone.headers_mut() = request.headers().clone();
+    clone
 }
 
 impl fmt::Debug for RetryPolicy {

@@ -12,6 +12,7 @@ use once_cell::race::OnceBox;
 use rand::TryRng;
 use tokio::time::{Duration, Instant};
 
+use super::Small;
 use super::heads::Heads;
 use super::word::{self, Reader};
 
@@ -41,6 +42,7 @@ use super::word::{self, Reader};
 pub(super) struct Gates {
     state: Mutex<State>,
     few: [AtomicU32; FEW],
+    pub(super) small: Small,
     /// Half as large as a `OnceLock` of a box.
     extras: OnceBox<Extras>,
 }
@@ -224,7 +226,7 @@ struct Segment {
 }
 
 impl Gates {
-    pub(super) fn new(settings: Arc<LoadSettings>) -> Self {
+    pub(super) fn new(settings: Arc<LoadSettings>, small: Small) -> Self {
         Self {
             state: Mutex::new(State {
                 control: LoadControl::new(settings),
@@ -235,6 +237,7 @@ impl Gates {
                 chronicle: None,
             }),
             few: [const { AtomicU32::new(word::FREE) }; FEW],
+            small,
             extras: OnceBox::new(),
         }
     }
@@ -903,6 +906,7 @@ mod tests {
     use load_control::LimitSettings;
     use proptest::prelude::*;
 
+    use super::super::Parts;
     use super::*;
 
     const QUARTER: Duration = Duration::from_secs(1);
@@ -922,7 +926,7 @@ mod tests {
                 retry_tokens: false,
             };
             Self {
-                gates: Gates::new(Arc::new(settings)),
+                gates: Gates::new(Arc::new(settings), Small::new(0, Parts::default())),
                 now: Instant::now(),
             }
         }

@@ -36,6 +36,10 @@ pub struct Endpoint {
     /// They change where settings are loaded anew.
     settings: ArcSwap<Settings>,
     name: Box<str>,
+}
+
+/// What is small about an endpoint. It stands among its gates, where there is room that would otherwise be lost.
+struct Small {
     /// That of the name; 0 where it has none.
     port: u16,
     /// [`USED`] and the number of sweeps since.
@@ -104,19 +108,7 @@ pub struct Latency {
 
 impl Endpoint {
     fn named(name: &str, settings: Arc<Settings>, parts: Parts) -> Self {
-        let parts = parts.of(&settings);
-        let gates = Gates::new(settings.load(parts));
-        if parts.has(Part::Observed) {
-            gates.observe();
-        }
-        Self {
-            gates,
-            settings: ArcSwap::new(settings),
-            parts: AtomicU8::new(parts.0),
-            name: name.into(),
-            port: 0,
-            use_mark: AtomicU8::new(0),
-        }
+        Self::with_port(name, 0, settings, parts)
     }
 
     /// `host` is at most 253 bytes long.
@@ -125,9 +117,19 @@ impl Endpoint {
             0 => host.to_owned(),
             port => format!("{host}:{port}"),
         };
+        Self::with_port(&name, port, settings, parts)
+    }
+
+    fn with_port(name: &str, port: u16, settings: Arc<Settings>, parts: Parts) -> Self {
+        let parts = parts.of(&settings);
+        let gates = Gates::new(settings.load(parts), Small::new(port, parts));
+        if parts.has(Part::Observed) {
+            gates.observe();
+        }
         Self {
-            port,
-            ..Self::named(&name, settings, parts)
+            gates,
+            settings: ArcSwap::new(settings),
+            name: name.into(),
         }
     }
 
@@ -268,7 +270,7 @@ impl Endpoint {
             self.gates.observe();
         }
         self.settings.store(settings);
-        self.parts.store(parts.0, Ordering::Relaxed);
+        self.gates.small.parts.store(parts.0, Ordering::Relaxed);
         let act = |control: &mut LoadControl, _| control.set_settings(load);
         let ((), wakers) = self.gates.control(Instant::now(), act);
         wakers
@@ -358,7 +360,7 @@ impl Endpoint {
     /// Which layers have been built before it.
     #[inline]
     pub(crate) fn parts(&self) -> Parts {
-        Parts(self.parts.load(Ordering::Relaxed))
+        Parts(self.gates.small.parts.load(Ordering::Relaxed))
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
@@ -367,7 +369,7 @@ impl Endpoint {
 
     fn host(&self) -> &[u8] {
         let name = self.name.as_bytes();
-        match self.port {
+        match self.port() {
             0 => name,
             _ => {
                 let colon = name.iter().rposition(|byte| *byte == b':');
@@ -377,31 +379,39 @@ impl Endpoint {
     }
 
     fn port(&self) -> u16 {
-        self.port
+        self.gates.small.port
     }
 
     fn is(&self, host: &str, port: u16) -> bool {
-        self.port == port && self.host() == host.as_bytes()
+        self.port() == port && self.host() == host.as_bytes()
     }
 
     fn mark_used(&self) {
         // No store where there is nothing to say: the line stays shared.
-        if self.use_mark.load(Ordering::Relaxed) != USED {
-            self.use_mark.store(USED, Ordering::Relaxed);
+        if self.gates.small.use_mark.load(Ordering::Relaxed) != USED {
+            self.gates.small.use_mark.store(USED, Ordering::Relaxed);
         }
     }
 
     /// Whether it was used since the last time this was asked.
     fn forget_use(&self) -> bool {
-        self.use_mark.fetch_and(!USED, Ordering::Relaxed) & USED != 0
+        self.gates
+            .small
+            .use_mark
+            .fetch_and(!USED, Ordering::Relaxed)
+            & USED
+            != 0
     }
 
     /// One sweep over an endpoint in the table: whether it saw no use for the two intervals before this one, and nobody
     /// holds it.
     fn sweep(&self, is_held: bool) -> bool {
-        let mark = self.use_mark.load(Ordering::Relaxed);
+        let mark = self.gates.small.use_mark.load(Ordering::Relaxed);
         let unused = if is_held { 0 } else { (mark & !USED) + 1 };
-        self.use_mark.store(mark & USED | unused, Ordering::Relaxed);
+        self.gates
+            .small
+            .use_mark
+            .store(mark & USED | unused, Ordering::Relaxed);
         unused > 2
     }
 }
@@ -412,6 +422,16 @@ impl BreakerKind {
             Self::Closed => BreakerState::Closed,
             Self::Open => BreakerState::Open { probe_in },
             Self::HalfOpen => BreakerState::HalfOpen,
+        }
+    }
+}
+
+impl Small {
+    fn new(port: u16, parts: Parts) -> Self {
+        Self {
+            port,
+            use_mark: AtomicU8::new(0),
+            parts: AtomicU8::new(parts.0),
         }
     }
 }

@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
+use memchr::{memchr, memchr_iter, memrchr};
 
 /// Where a request tells which key, account or token it belongs to. The key is hashed at once and never kept.
 ///
@@ -109,11 +110,14 @@ impl KeySource {
         let key = match &self.0 {
             Source::None => None,
             Source::Common => common(request),
-            Source::Query(names) => in_query(request.uri, |name| {
-                names
-                    .iter()
-                    .any(|of| name.eq_ignore_ascii_case(of.as_bytes()))
-            }),
+            Source::Query(names) => {
+                let names = || names.iter().map(|name| name.as_bytes());
+                let may_end = |last: u8| {
+                    names().any(|of| of.last().is_some_and(|of| of.eq_ignore_ascii_case(&last)))
+                };
+                let is_key = |name: &[u8]| names().any(|of| name.eq_ignore_ascii_case(of));
+                in_query(request.uri, may_end, is_key)
+            }
             Source::Header(name) => in_header(request.headers, name),
             Source::Extension => in_extension(request.extensions),
             Source::By(key) => key(&request).map(Cow::Owned),
@@ -143,7 +147,7 @@ impl fmt::Debug for Source {
 
 fn common<'a>(request: RequestHead<'a>) -> Option<Cow<'a, [u8]>> {
     in_extension(request.extensions)
-        .or_else(|| in_query(request.uri, is_common))
+        .or_else(|| in_query(request.uri, may_end_a_common_one, is_common))
         .or_else(|| {
             let mut found = None;
             for (name, value) in request.headers {
@@ -167,14 +171,27 @@ fn in_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Cow<'a, [u
     Some(Cow::Borrowed(headers.get(name)?.as_bytes()))
 }
 
-fn in_query(uri: &Uri, is_key: impl Fn(&[u8]) -> bool) -> Option<Cow<'_, [u8]>> {
-    let pairs = uri.query()?.as_bytes().split(|byte| *byte == b'&');
-    for pair in pairs {
-        let end = pair.iter().position(|byte| *byte == b'=');
-        let (name, value) = match end {
-            Some(end) => (&pair[..end], &pair[end + 1..]),
-            None => (pair, &pair[..0]),
+/// The first parameter with a name that `is_key` and a value. Only names that end in a byte that `may_end` one, or are
+/// percent-encoded there, are looked at as a whole: most of a query's parameters are not keys.
+fn in_query(
+    uri: &Uri,
+    may_end: impl Fn(u8) -> bool,
+    is_key: impl Fn(&[u8]) -> bool,
+) -> Option<Cow<'_, [u8]>> {
+    let query = uri.query()?.as_bytes();
+    for equals in memchr_iter(b'=', query) {
+        let before = &query[..equals];
+        let Some(&last) = before.last() else {
+            continue;
         };
+        let is_encoded = equals >= 3 && before[equals - 3] == b'%';
+        if !may_end(last) && !is_encoded {
+            continue;
+        }
+        // With a second `=` in the parameter this is no name of any.
+        let name = memrchr(b'&', before).map_or(before, |start| &before[start + 1..]);
+        let value = &query[equals + 1..];
+        let value = memchr(b'&', value).map_or(value, |end| &value[..end]);
         if !value.is_empty() && is_key(&decoded(name)) {
             return Some(decoded(value));
         }
@@ -203,6 +220,11 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
         rest = &rest[length..];
     }
     Cow::Owned(plain)
+}
+
+/// Whether one of [`PARAMETERS`] ends in it.
+fn may_end_a_common_one(last: u8) -> bool {
+    matches!(last.to_ascii_lowercase(), b'y' | b'n' | b'd' | b'k')
 }
 
 fn is_common(name: &[u8]) -> bool {
@@ -249,6 +271,8 @@ const HEADERS: [&str; 8] = [
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn key(source: &KeySource, uri: &str, headers: &[(&'static str, &str)]) -> Option<String> {
@@ -269,6 +293,8 @@ mod tests {
             "q=1&ApiKey=abc&x",
             "api_key=abc",
             "%61pi%5Fkey=abc",
+            "ke%79=abc",
+            "a=b=c&key=abc&key=def",
             "TOKEN=%61bc",
             "access_token=abc",
             "Subscription-Key=abc",
@@ -289,9 +315,37 @@ mod tests {
             "?REQUEST=GetMap&LAYERS=key",
             "?key",
             "?key=",
+            "?x=key=abc",
+            "?%=abc",
         ] {
             let uri = format!("https://maps.example/wms{query}");
             assert_eq!(key(&KeySource::common(), &uri, &[]), None, "{query}");
+        }
+    }
+
+    proptest! {
+        /// As a reader would take a query apart: parameter by parameter.
+        #[test]
+        fn the_first_key_is_found_wherever_it_stands(query in "(key|KEY|ke%79|sky|b|%|%4|=|&|&|a%20c){0,12}") {
+            let expected = query.split('&').find_map(|parameter| {
+                let (name, value) = parameter.split_once('=')?;
+                let name = name.replace("%79", "y").to_lowercase();
+                (name == "key" && !value.is_empty()).then_some(value)
+            });
+            let uri = format!("https://maps.example/wms?{query}").parse::<Uri>();
+            prop_assume!(uri.is_ok());
+            let request = Request::get(uri.unwrap()).body(()).unwrap();
+            let found = KeySource::query(["key"]).read(RequestHead::of(&request));
+            prop_assert_eq!(found, expected.map(|value| decoded(value.as_bytes())));
+        }
+    }
+
+    #[test]
+    fn every_common_name_may_end_as_it_does() {
+        for name in PARAMETERS {
+            let last = name.bytes().last().unwrap();
+            assert!(may_end_a_common_one(last), "{name}");
+            assert!(may_end_a_common_one(last.to_ascii_uppercase()), "{name}");
         }
     }
 

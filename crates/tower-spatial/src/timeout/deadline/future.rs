@@ -24,7 +24,8 @@ pin_project_lite::pin_project! {
         inner: Option<F>,
         timer: Option<Pin<Box<Sleep>>>,
         context: Arc<call::Context>,
-        began: Instant,
+        // Where there is a timer.
+        began: Option<Instant>,
         // Dropped after the call. `None`: nobody observes, or it was told.
         told: Option<Box<ToldCall>>,
     }
@@ -39,9 +40,9 @@ impl<F> ResponseFuture<F> {
     ) -> Self {
         Self {
             inner,
+            began: timer.is_some().then(Instant::now),
             timer,
             context,
-            began: Instant::now(),
             told,
         }
     }
@@ -77,7 +78,8 @@ where
             return Poll::Pending;
         };
         ready!(timer.as_mut().poll(cx));
-        let error = elapsed(this.context, this.began.elapsed());
+        let total = this.began.map(|began| began.elapsed()).unwrap_or_default();
+        let error = elapsed(this.context, total);
         if let Some(mut told) = this.told.take() {
             if let Some(gave_up) = error.downcast_ref::<GaveUp>() {
                 told.give_up(gave_up);

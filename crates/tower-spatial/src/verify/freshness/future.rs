@@ -56,7 +56,7 @@ where
             if !response.status().is_success() {
                 return Poll::Ready(Ok(response));
             }
-            let Some(sign) = Sign::of(response.headers(), &expected, SystemTime::now()) else {
+            let Some(sign) = Sign::of(response.headers(), &expected, SystemTime::now) else {
                 return Poll::Ready(Ok(response));
             };
             let stale = Stale { sign };

@@ -68,6 +68,9 @@ fn ask_the_origin<B>(request: &mut Request<B>, busting: Option<&Parameter>) {
     let Some(context) = call::Context::of(request.extensions()) else {
         return;
     };
+    if context.failures() == 0 {
+        return;
+    }
     let mut causes = context.attempts().into_iter().map(|attempt| attempt.cause);
     if !causes.any(|cause| cause == Cause::Stale) {
         return;
