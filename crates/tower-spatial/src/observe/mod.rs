@@ -42,6 +42,21 @@
 //!
 //! No secret is in any of it: endpoints are names or `host:port`, and nothing holds a URL, a header or a foreign error.
 //!
+//! # What `tracing` is told
+//!
+//! | span or event | level | fields |
+//! |---|---|---|
+//! | span `call` | info | `endpoint`, `method`, `status`, `repeats` |
+//! | `attempt failed` | info; debug where no repeat mends it | `endpoint`, `method`, `attempt`, `cause`, `status`, `code`, `took_seconds`, `delay_seconds`, `remaining_seconds` |
+//! | `gave up` | warn | `endpoint`, `method`, `attempts`, `reason` |
+//! | `queued` | debug | `endpoint`, `waited_seconds`, `waited_for`, `admitted`, and of a wait for a permit `published_limit` |
+//! | `waited for the rate` | debug | `endpoint`, `waited_seconds`, `published_limit` |
+//! | `cooldown` | info | `endpoint`, `seconds`, `published_limit` |
+//! | `circuit breaker` | info | `endpoint`, `from`, `to` |
+//! | an answer was not whole, a body that nobody reads, a timeout that is too short | warn | `endpoint`, and what is known |
+//!
+//! [`published_limit`](crate::EndpointSettings::published_limit) is the text of the settings, where they have one.
+//!
 //! # What it costs
 //!
 //! Without an observer and a subscriber, a look at a byte. Nothing is told while anything is locked.

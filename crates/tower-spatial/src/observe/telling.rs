@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     BreakerChange, Call, CallEnd, EndedCall, FailedAttempt, Observers, QueueWait, WaitedFor,
 };
-use crate::call::{Cause, Context, Endpoint, Outcome, Verdict};
+use crate::call::{Cause, Context, Endpoint, Outcome, Settings, Verdict};
 use crate::retry::{GaveUp, decision::Decision};
 #[cfg(feature = "completeness")]
 use crate::verify::completeness::Problem;
@@ -227,7 +227,11 @@ pub(crate) fn queue_waited(
         admitted,
     };
     #[cfg(feature = "tracing")]
-    super::tracing::queue_waited(endpoint.name(), &wait);
+    super::tracing::queue_waited(
+        endpoint.name(),
+        &wait,
+        endpoint.settings().published_limit.as_deref(),
+    );
     let observers = endpoint.observers();
     observers.tell(|observer| observer.queue_waited(endpoint.name(), &wait));
 }
@@ -238,7 +242,11 @@ pub(crate) fn rate_waited(endpoint: &Endpoint, waited: Duration) {
         return;
     }
     #[cfg(feature = "tracing")]
-    super::tracing::rate_waited(endpoint.name(), waited);
+    super::tracing::rate_waited(
+        endpoint.name(),
+        waited,
+        endpoint.settings().published_limit.as_deref(),
+    );
     let observers = endpoint.observers();
     observers.tell(|observer| observer.rate_waited(endpoint.name(), waited));
 }
@@ -249,9 +257,10 @@ pub(crate) fn breaker_changed(observers: &Observers, endpoint: &str, change: &Br
     observers.tell(|observer| observer.breaker_changed(endpoint, change));
 }
 
-pub(crate) fn cooldown_began(observers: &Observers, endpoint: &str, lasts: Duration) {
+pub(crate) fn cooldown_began(settings: &Settings, endpoint: &str, lasts: Duration) {
     #[cfg(feature = "tracing")]
-    super::tracing::cooldown_began(endpoint, lasts);
+    super::tracing::cooldown_began(endpoint, lasts, settings.published_limit.as_deref());
+    let observers = &settings.observers;
     observers.tell(|observer| observer.cooldown_began(endpoint, lasts));
 }
 

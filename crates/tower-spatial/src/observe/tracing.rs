@@ -9,7 +9,7 @@ use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, debug, info, info_span, warn};
 
-use super::{BreakerChange, Call, CallEnd, EndedCall, FailedAttempt, QueueWait};
+use super::{BreakerChange, Call, CallEnd, EndedCall, FailedAttempt, QueueWait, WaitedFor};
 use crate::call::{BreakerState, Cause, Context, Verdict};
 use crate::retry::StopReason;
 #[cfg(feature = "completeness")]
@@ -96,20 +96,24 @@ pub(super) fn truncated(call: &Call<'_>, _problem: &Problem) {
     );
 }
 
-pub(super) fn queue_waited(endpoint: &str, wait: &QueueWait) {
+/// With what the service has published where that can be why: whoever wonders at the wait can look it up.
+pub(super) fn queue_waited(endpoint: &str, wait: &QueueWait, published_limit: Option<&str>) {
+    let published_limit = published_limit.filter(|_| wait.waited_for == WaitedFor::Permit);
     debug!(
         endpoint,
         waited_seconds = wait.waited.as_secs_f64(),
-        waited_for = ?wait.waited_for,
+        waited_for = wait.waited_for.kind(),
         admitted = wait.admitted,
+        published_limit,
         "queued"
     );
 }
 
-pub(super) fn rate_waited(endpoint: &str, waited: Duration) {
+pub(super) fn rate_waited(endpoint: &str, waited: Duration, published_limit: Option<&str>) {
     debug!(
         endpoint,
         waited_seconds = waited.as_secs_f64(),
+        published_limit,
         "waited for the rate"
     );
 }
@@ -124,9 +128,9 @@ pub(super) fn breaker_changed(endpoint: &str, change: &BreakerChange) {
     info!(endpoint, from, to, "circuit breaker");
 }
 
-pub(super) fn cooldown_began(endpoint: &str, lasts: Duration) {
+pub(super) fn cooldown_began(endpoint: &str, lasts: Duration, published_limit: Option<&str>) {
     let seconds = lasts.as_secs_f64();
-    info!(endpoint, seconds, "cooldown");
+    info!(endpoint, seconds, published_limit, "cooldown");
 }
 
 pub(super) fn permit_reclaimed(endpoint: &str) {

@@ -322,7 +322,7 @@ impl Endpoint {
                     observe::breaker_changed(&settings.observers, self.name(), &change);
                 }
                 News::Cooldown(lasts) => {
-                    observe::cooldown_began(&settings.observers, self.name(), lasts);
+                    observe::cooldown_began(&settings, self.name(), lasts);
                 }
                 News::Reclaimed => observe::permit_reclaimed(&settings.observers, self.name()),
             }

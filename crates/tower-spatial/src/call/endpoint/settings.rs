@@ -167,7 +167,8 @@ impl EndpointSettings {
         self
     }
 
-    /// What the operator of the service has published, and where: shown beside the numbers that follow from it.
+    /// What the operator of the service has published, and where: shown beside the numbers that follow from it. With the
+    /// feature `tracing` it stands in the events of a cooldown and of waits for a permit or for the rate.
     #[must_use]
     pub fn published_limit(mut self, published_limit: impl Into<Arc<str>>) -> Self {
         self.published_limit = Some(published_limit.into());
