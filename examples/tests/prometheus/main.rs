@@ -1,4 +1,5 @@
-//! What `prometheus.rs` serves is read by a Prometheus parser, and `grafana-dashboard.json` is held against it.
+//! What `prometheus.rs` serves is read by a Prometheus parser, and the queries of `grafana-dashboard.json` and of the guide are
+//! held against it.
 
 // A test and an example cannot share a library without publishing it, so the example is a module here.
 #[allow(dead_code, reason = "its main is not called")]
@@ -13,10 +14,11 @@ use promql::{Matcher, Query, Selector};
 use tower_spatial::observe::{Metric, MetricKind, Metrics};
 
 const DASHBOARD: &str = include_str!("../../grafana-dashboard.json");
+const GUIDE: &str = include_str!("../../../crates/tower-spatial/src/guide/numbers.md");
 
 /// One test, since a process has one recorder.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_has_all_metrics_and_the_dashboard_asks_only_for_what_is_there() {
+async fn the_page_has_all_metrics_and_dashboard_and_guide_ask_only_for_what_is_there() {
     let page = example::metrics_of_a_bad_day().await.unwrap();
     let scrape = Scrape::parse(page.lines().map(|line| Ok(line.to_owned()))).unwrap();
     has_all_metrics(&scrape);
@@ -27,6 +29,11 @@ async fn the_page_has_all_metrics_and_the_dashboard_asks_only_for_what_is_there(
         .collect();
     let listed: BTreeSet<&str> = Metrics::all().iter().map(|metric| metric.name).collect();
     assert_eq!(asked, listed, "each metric is drawn somewhere");
+    let alarms = alarms();
+    assert_eq!(alarms.len(), 5);
+    for alarm in alarms {
+        resolves("the guide", &alarm, &scrape);
+    }
 }
 
 fn has_all_metrics(scrape: &Scrape) {
@@ -113,6 +120,13 @@ fn queries() -> Vec<(String, Query)> {
     }
     assert!(queries.len() > 15, "{}", queries.len());
     queries
+}
+
+/// The queries of the guide's page, one a line.
+fn alarms() -> Vec<Query> {
+    let blocks = GUIDE.split("```promql\n").skip(1);
+    let queries = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    queries.map(|query| Query::parse(query).unwrap()).collect()
 }
 
 /// Each selector of a query selects something, by labels that its metric has, and no aggregation asks for others.

@@ -59,7 +59,7 @@ impl Query {
                 if range != "$__rate_interval" && range != "5m" {
                     return Err(format!("the range `{range}`"));
                 }
-            } else if first.is_ascii_digit() || "()+-*/,. ".contains(first) {
+            } else if first.is_ascii_digit() || "()+-*/<>,. ".contains(first) {
                 left = &left[1..];
             } else {
                 return Err(format!("`{first}` in {text}"));

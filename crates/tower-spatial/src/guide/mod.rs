@@ -8,6 +8,7 @@
 //! | [`writes`] | transactions and other requests that change something |
 //! | [`timeouts`] | what ends what, and when a call is dropped |
 //! | [`processes`] | restarts, fleets, and what is not shared between machines |
+//! | [`numbers`] | metrics, a dashboard, alarms, logs |
 //! | [`giving_up`] | handing failures on: orchestrators, dead-letter files, logs |
 //! | [`coming_from`] | those who know httpx, requests, tenacity, Prefect or Dagster |
 //!
@@ -15,7 +16,12 @@
 //! installed. In earnest a client stands in its place, such as hyper-util's or the one in `client` (feature
 //! `client-hyper`).
 #![cfg_attr(
-    not(all(feature = "config", feature = "completeness", feature = "serde")),
+    not(all(
+        feature = "config",
+        feature = "completeness",
+        feature = "metrics",
+        feature = "serde"
+    )),
     allow(
         rustdoc::broken_intra_doc_links,
         reason = "what pages link is left out"
@@ -39,6 +45,9 @@ pub mod timeouts {}
 
 #[doc = include_str!("processes.md")]
 pub mod processes {}
+
+#[doc = include_str!("numbers.md")]
+pub mod numbers {}
 
 #[doc = include_str!("giving_up.md")]
 pub mod giving_up {}
