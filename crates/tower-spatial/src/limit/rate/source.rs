@@ -192,7 +192,8 @@ fn in_query(
         let name = memrchr(b'&', before).map_or(before, |start| &before[start + 1..]);
         let value = &query[equals + 1..];
         let value = memchr(b'&', value).map_or(value, |end| &value[..end]);
-        if !value.is_empty() && is_key(&decoded(name)) {
+        let is_key = is_key(name) || name.contains(&b'%') && is_key(&decoded(name));
+        if is_key && !value.is_empty() {
             return Some(decoded(value));
         }
     }
@@ -228,11 +229,9 @@ fn may_end_a_common_one(last: u8) -> bool {
 }
 
 fn is_common(name: &[u8]) -> bool {
-    // The longest of them.
-    name.len() <= 25
-        && PARAMETERS
-            .iter()
-            .any(|of| name.eq_ignore_ascii_case(of.as_bytes()))
+    let has_their_length = name.len() < 32 && LENGTHS >> name.len() & 1 == 1;
+    let is_it = |of: &&str| name.eq_ignore_ascii_case(of.as_bytes());
+    has_their_length && PARAMETERS.iter().any(is_it)
 }
 
 const PARAMETERS: [&str; 20] = [
@@ -257,6 +256,15 @@ const PARAMETERS: [&str; 20] = [
     "tk",
     "auth_key",
 ];
+/// A bit for each length that one of them has.
+const LENGTHS: u32 = {
+    let (mut lengths, mut n) = (0, 0);
+    while n < PARAMETERS.len() {
+        lengths |= 1 << PARAMETERS[n].len();
+        n += 1;
+    }
+    lengths
+};
 /// The most telling first.
 const HEADERS: [&str; 8] = [
     "x-api-key",
