@@ -54,6 +54,9 @@ use crate::verify::completeness::Problem;
 /// the first hundred endpoints ([`max_endpoints`](Self::max_endpoints); those after them are one endpoint `other`). No URL,
 /// query, header or text of a server is among them.
 ///
+/// Each thing that happens is a look-up in the recorder. A call that succeeds at once has three of them: about 2 µs of a
+/// processor with metrics-exporter-prometheus.
+///
 /// Several [`Endpoints`] whose endpoints have the same names want a recorder each: their gauges would overwrite each other.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -424,7 +427,8 @@ static BACKOFF: Metric = seconds(
 static QUEUE: Metric = seconds(
     "tower_spatial_queue_seconds",
     &["endpoint", "waited_for", "admitted"],
-    "Waits for a turn at an endpoint, of the attempts that had to wait, by what held them last, and whether their turn came.",
+    "Waits for a turn at an endpoint, of the attempts that had to wait, by what held them last, and whether their turn \
+     came. Where it could not come in time, it is refused at once, after 0 s.",
 );
 static RATE_WAIT: Metric = seconds(
     "tower_spatial_rate_wait_seconds",
