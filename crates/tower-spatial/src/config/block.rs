@@ -158,7 +158,7 @@ impl Block {
         if self.concurrency.is_some() && self.adaptive.is_none() {
             completed.adaptive = None;
         }
-        if matches!(self.adaptive, Some(Switch::On(_))) {
+        if self.is_adaptive() {
             completed.concurrency = None;
         }
         if self.read_timeout.is_some() {
@@ -284,6 +284,11 @@ impl Block {
             }
         }
         Some(dialects)
+    }
+
+    /// Whether the limit is looked for.
+    pub(super) fn is_adaptive(&self) -> bool {
+        matches!(self.adaptive, Some(Switch::On(_)))
     }
 
     /// Where a key stands, or else the block.

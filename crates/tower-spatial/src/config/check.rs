@@ -59,7 +59,10 @@ pub(super) fn contradictions(file: &SettingsFile, add: &mut dyn FnMut(Place, Str
             };
             add(block.place(key), format!("{scope}{message}"));
         }
-        if block.concurrency.is_some() && matches!(block.adaptive, Some(Switch::On(_))) {
+        if let Some(missing) = missing_feature(block, cfg!(feature = "completeness")) {
+            add(block.place("completeness"), format!("{scope}{missing}"));
+        }
+        if block.concurrency.is_some() && block.is_adaptive() {
             add(
                 block.place("concurrency"),
                 format!(
@@ -68,6 +71,13 @@ pub(super) fn contradictions(file: &SettingsFile, add: &mut dyn FnMut(Place, Str
             );
         }
     }
+}
+
+/// What is asked for and this build cannot do.
+fn missing_feature(block: &Block, can_check: bool) -> Option<&'static str> {
+    (matches!(block.completeness, Some(Switch::On(_))) && !can_check).then_some(
+        "`completeness` needs the crate's feature `completeness`, which this build is without",
+    )
 }
 
 /// What can be but is probably not meant.
@@ -350,6 +360,21 @@ pub(super) const HOST: &str = "host";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Completeness;
+
+    #[test]
+    fn what_this_build_cannot_check_is_refused() {
+        let asked = |completeness| Block {
+            completeness,
+            ..Block::default()
+        };
+        let on = asked(Some(Switch::On(Completeness::Streaming)));
+        assert!(missing_feature(&on, false).is_some());
+        assert_eq!(missing_feature(&on, true), None);
+        for off in [asked(None), asked(Some(Switch::Off))] {
+            assert_eq!(missing_feature(&off, false), None);
+        }
+    }
 
     #[test]
     fn what_a_published_limit_begins_with_is_a_rate_or_a_number_in_flight() {

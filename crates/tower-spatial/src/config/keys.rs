@@ -252,7 +252,7 @@ pub(super) static BLOCK: &[Row] = &[
         "completeness",
         Kind::Choice(&["true", "false", "streaming"], COMPLETENESS),
         "false",
-        "Whether whole answers are checked: before they are handed on (`true`), or while they are (`streaming`).",
+        "Whether whole answers are checked: before they are handed on (`true`), or while they are (`streaming`). Needs the feature `completeness`.",
     ),
     row(
         "freshness",

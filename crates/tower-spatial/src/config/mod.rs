@@ -202,6 +202,9 @@ impl SettingsFile {
                 let (value, source) = match whole.shown(row.name) {
                     Some(value) if block.shown(row.name).is_some() => (value, Source::Own),
                     Some(value) => (value, Source::Defaults),
+                    None if row.name == "concurrency" && whole.is_adaptive() => {
+                        ("as `adaptive` finds".to_owned(), Source::BuiltIn)
+                    }
                     None => (row.default.to_owned(), Source::BuiltIn),
                 };
                 EffectiveRow {

@@ -126,6 +126,7 @@ fn a_block_inherits_from_the_defaults_and_those_from_the_table() {
         ("30s".to_owned(), Source::Defaults)
     );
     assert_eq!(shown(0, "base_seconds"), ("1s".to_owned(), Source::BuiltIn));
+    assert_eq!(shown(0, "concurrency").0, "as `adaptive` finds");
     assert_eq!(shown(1, "concurrency"), ("3".to_owned(), Source::Own));
     assert_eq!(shown(1, "adaptive").1, Source::BuiltIn);
     assert_eq!(shown(1, "idle_timeout").1, Source::BuiltIn);
