@@ -168,7 +168,7 @@ pub(super) static BLOCK: &[Row] = &[
         "connect_timeout",
         Kind::Time,
         "10s",
-        "For a connection, TLS included; the client's connector goes by it.",
+        "For a connection, TLS included. Holds where the client is built with `client::hyper`'s `ClientBuilder::endpoints`: another client's connector does not know it.",
     ),
     row(
         "read_timeout",
