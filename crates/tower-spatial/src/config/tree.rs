@@ -23,7 +23,8 @@ pub(super) struct Node {
 pub(super) enum Value {
     Null,
     Switch(bool),
-    Integer(i128),
+    /// What is larger is a number.
+    Integer(i64),
     Number(f64),
     Text(String),
     List(Vec<Node>),
@@ -77,8 +78,8 @@ impl Value {
             _ => return Self::Text(text.to_owned()),
         }
         let integer = match digits.get(..2) {
-            Some("0x") => i128::from_str_radix(&text[2..], 16).ok(),
-            Some("0o") => i128::from_str_radix(&text[2..], 8).ok(),
+            Some("0x") => i64::from_str_radix(&text[2..], 16).ok(),
+            Some("0o") => i64::from_str_radix(&text[2..], 8).ok(),
             _ if is_decimal(digits) => text.parse().ok(),
             _ => None,
         };
@@ -341,11 +342,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
+        Ok(Value::Integer(value))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
+        Ok(i64::try_from(value).map_or(Value::Number(value as f64), Value::Integer))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
@@ -401,6 +402,8 @@ mod tests {
         for (text, expected) in [
             ("12", "Integer(12)"),
             ("-3", "Integer(-3)"),
+            ("9223372036854775807", "Integer(9223372036854775807)"),
+            ("9223372036854775808", "Number(9.223372036854776e18)"),
             ("0x1f", "Integer(31)"),
             ("0o17", "Integer(15)"),
             ("1.50", "Number(1.5)"),
