@@ -277,10 +277,18 @@ impl Reader<'_> {
         if std::ptr::eq(rows, FILE) && entry.key.starts_with("x-") {
             return;
         }
-        let key = shortened(&entry.key);
+        // To find what was meant takes time, and nobody would read it.
+        if self.problems.len() >= MOST_PROBLEMS {
+            self.more += 1;
+            return;
+        }
+        let key = match is_perhaps_secret(&entry.key) {
+            true => "a text".to_owned(),
+            false => format!("`{}`", shortened(&entry.key)),
+        };
         let mut message = match self.path.last() {
-            Some(parent) => format!("`{parent}`: `{key}` is no key here"),
-            None => format!("`{key}` is no key here"),
+            Some(parent) => format!("`{parent}`: {key} is no key here"),
+            None => format!("{key} is no key here"),
         };
         match nearest(&entry.key, rows.iter().map(|row| row.name)) {
             Some(near) => message += &format!("; did you mean `{near}`?"),
@@ -825,10 +833,7 @@ impl Reader<'_> {
             _ if self.has_secrets => "something else".to_owned(),
             Value::Integer(integer) => format!("`{integer}`"),
             Value::Number(number) => format!("`{number}`"),
-            // A URL, and who knows what is in it.
-            Value::Text(text) if text.contains(['@', '?', '=']) && !text.contains("${") => {
-                "a text".to_owned()
-            }
+            Value::Text(text) if is_perhaps_secret(text) => "a text".to_owned(),
             Value::Text(text) => match Value::of_plain(text) {
                 Value::Text(_) => format!("`{}`", shortened(text)),
                 _ => format!("the text `{}`, since it is in quotes", shortened(text)),
@@ -907,6 +912,11 @@ fn set<T>(to: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *to = value;
     }
+}
+
+/// A URL, and who knows what is in it.
+fn is_perhaps_secret(text: &str) -> bool {
+    text.contains(['@', '?', '=']) && !text.contains("${")
 }
 
 /// At most 40 characters on one line.

@@ -115,6 +115,8 @@ struct Builder {
     anchored: HashMap<usize, (Node, Size)>,
     /// How many nodes there are, those that aliases stand for counted each time.
     nodes: usize,
+    /// How many bytes of text there are more than the file has: in what was copied for anchors and aliases.
+    copied: usize,
 }
 
 /// A list or a map that has not ended yet.
@@ -129,6 +131,8 @@ struct Open {
 #[derive(Clone, Copy)]
 struct Size {
     nodes: usize,
+    /// Bytes of texts and keys.
+    text: usize,
     height: usize,
 }
 
@@ -170,16 +174,17 @@ impl Builder {
                 return self.add(open.node, open.anchor);
             }
             Event::Alias(anchor) => {
-                let Some((node, size)) = self.anchored.get(&anchor) else {
+                // Taken out, and put back when it is copied.
+                let Some((anchored, size)) = self.anchored.remove(&anchor) else {
                     return Err(broken(place, "an alias of what it stands in"));
                 };
-                let (nodes, height) = (size.nodes, size.height);
-                if self.open.len() + height > DEEPEST {
+                if self.open.len() + size.height > DEEPEST {
                     return Err(broken(place, "nested too deeply"));
                 }
-                let mut node = node.clone();
+                self.count_copy(size, place)?;
+                let mut node = anchored.clone();
                 node.place = place;
-                self.count(nodes, place)?;
+                self.anchored.insert(anchor, (anchored, size));
                 return self.add(node, 0);
             }
             Event::DocumentStart(..) if self.root.is_some() => {
@@ -216,7 +221,9 @@ impl Builder {
 
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), Broken> {
         if anchor != 0 {
-            self.anchored.insert(anchor, (node.clone(), size(&node)));
+            let size = size(&node);
+            self.count_copy(size, node.place)?;
+            self.anchored.insert(anchor, (node.clone(), size));
         }
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
@@ -248,6 +255,15 @@ impl Builder {
             )),
             false => Ok(()),
         }
+    }
+
+    /// Before it is made.
+    fn count_copy(&mut self, size: Size, place: Place) -> Result<(), Broken> {
+        self.copied = self.copied.saturating_add(size.text);
+        if self.copied > MOST_COPIED {
+            return Err(broken(place, "aliases stand for more than 64 MiB of text"));
+        }
+        self.count(size.nodes, place)
     }
 }
 
@@ -298,22 +314,27 @@ fn span_text(value: &Value) -> String {
 }
 
 fn size(node: &Node) -> Size {
-    let below = |nodes: usize, sizes: &mut dyn Iterator<Item = Size>| {
-        sizes.fold(Size { nodes, height: 1 }, |sum, size| Size {
+    let below = |start: Size, sizes: &mut dyn Iterator<Item = Size>| {
+        sizes.fold(start, |sum, size| Size {
             nodes: sum.nodes + size.nodes,
+            text: sum.text + size.text,
             height: sum.height.max(size.height + 1),
         })
     };
+    let of = |nodes, text, height| Size {
+        nodes,
+        text,
+        height,
+    };
     match &node.value {
-        Value::List(nodes) => below(1, &mut nodes.iter().map(size)),
-        Value::Map(entries) => below(
-            1 + entries.len(),
-            &mut entries.iter().map(|entry| size(&entry.node)),
-        ),
-        _ => Size {
-            nodes: 1,
-            height: 0,
-        },
+        Value::List(nodes) => below(of(1, 0, 1), &mut nodes.iter().map(size)),
+        Value::Map(entries) => {
+            let keys = entries.iter().map(|entry| entry.key.len()).sum();
+            let start = of(1 + entries.len(), keys, 1);
+            below(start, &mut entries.iter().map(|entry| size(&entry.node)))
+        }
+        Value::Text(text) => of(1, text.len(), 0),
+        _ => of(1, 0, 0),
     }
 }
 
@@ -392,6 +413,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
 
 const DEEPEST: usize = 64;
 const MOST_NODES: usize = 4_000_000;
+const MOST_COPIED: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -460,6 +482,25 @@ mod tests {
             let ten = format!("*a{before}, ").repeat(10);
             text += &format!("a{n}: &a{n} [{ten}]\n");
         }
+        let error = Node::of_yaml(&text).err().map(|broken| broken.problem);
+        assert!(error.unwrap_or_default().contains("more than 4 million"));
+    }
+
+    /// Law 10: a file of a few megabytes asked for terabytes.
+    #[test]
+    fn aliases_of_a_long_text_do_not_explode() {
+        let text = "t".repeat(1_000_000);
+        for begin in [format!("x: &a {text}"), format!("x: &a {{? {text} : 1}}")] {
+            let text = format!("{begin}\ny: [{}]", "*a, ".repeat(1_000));
+            let error = Node::of_yaml(&text).err().map(|broken| broken.problem);
+            assert!(error.unwrap_or_default().contains("more than 64 MiB"));
+        }
+    }
+
+    #[test]
+    fn anchors_within_anchors_do_not_multiply_what_they_hold() {
+        let open: String = (0..60).map(|n| format!("&a{n} [")).collect();
+        let text = format!("x: {open}{}{}", "1,".repeat(200_000), "]".repeat(60));
         let error = Node::of_yaml(&text).err().map(|broken| broken.problem);
         assert!(error.unwrap_or_default().contains("more than 4 million"));
     }
