@@ -41,11 +41,7 @@ impl<'a> Origin<'a> {
 
 /// A host of at most [`LONGEST_HOST`] bytes in lower case, IPv6 addresses in the form of RFC 5952.
 pub(super) fn normalize<'a>(host: &str, buffer: &'a mut [u8; LONGEST_HOST]) -> &'a str {
-    let address = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .and_then(|host| host.parse::<Ipv6Addr>().ok());
-    let length = match address {
+    let length = match address(host) {
         Some(address) => {
             let mut rest = &mut buffer[..];
             // An address in brackets is at most 47 bytes long: it fits.
@@ -60,6 +56,12 @@ pub(super) fn normalize<'a>(host: &str, buffer: &'a mut [u8; LONGEST_HOST]) -> &
         }
     };
     std::str::from_utf8(&buffer[..length]).unwrap_or_default()
+}
+
+/// The address in brackets.
+fn address(host: &str) -> Option<Ipv6Addr> {
+    let address = host.strip_prefix('[')?.strip_suffix(']')?;
+    address.parse().ok()
 }
 
 /// Which configured endpoint a request belongs to. The most specific pattern wins: an exact host before `*.`, a longer
@@ -215,6 +217,12 @@ impl Pattern {
                 "has a host with characters that no host name has (international names as punycode, IPv6 in brackets)",
             );
         }
+        if is_address && address(host).is_none() {
+            return refuse("has brackets without an IPv6 address in them, expected [2001:db8::1]");
+        }
+        if host.split('.').any(str::is_empty) {
+            return refuse("has a host with nothing between two dots");
+        }
         let mut buffer = [0; LONGEST_HOST];
         Ok(Self {
             any_subdomain,
@@ -361,6 +369,12 @@ mod tests {
             ("münchen.example", "as punycode"),
             ("a:b.example", "characters that no host name has"),
             ("a.example/a b", "percent-encode"),
+            ("[zz::1]", "without an IPv6 address"),
+            ("[::1", "without an IPv6 address"),
+            ("[::1]x:80", "without an IPv6 address"),
+            ("a..example", "nothing between two dots"),
+            ("*..example", "nothing between two dots"),
+            ("..", "nothing between two dots"),
         ] {
             let error = Pattern::parse(pattern).unwrap_err();
             assert!(error.contains(problem), "{pattern}: {error}");
