@@ -35,8 +35,8 @@
 //!
 //! # What is not waited for
 //!
-//! Answers that have no body (1xx, 204, 304, to HEAD and CONNECT), event streams, `multipart/x-mixed-replace`, gRPC, and
-//! answers with a label that is not text to a request that is not known as geospatial. Nor is any further frame read once
+//! Answers that have no body (1xx, 204, 304, to HEAD and CONNECT) or are not about data (to OPTIONS and TRACE), event
+//! streams, `multipart/x-mixed-replace`, gRPC, and answers with a label that is not text to a request that is not known as geospatial. Nor is any further frame read once
 //! the limit is reached, the recognizer has decided, or [`max_wait`](ServiceExceptionLayer::max_wait) has passed.
 //!
 //! # What was asked

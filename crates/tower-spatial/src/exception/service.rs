@@ -39,9 +39,10 @@ where
         if TooLate::is_it(request.extensions()) {
             return ResponseFuture::too_late(self.settings.clone());
         }
-        // The answers to HEAD and CONNECT have no body to look at.
+        // The answers to HEAD and CONNECT have no body to look at; that to OPTIONS is about the resource and often empty, and
+        // that to TRACE is the request (RFC 9110 §9.3.7, §9.3.8).
         let asked = match *request.method() {
-            Method::HEAD | Method::CONNECT => None,
+            Method::HEAD | Method::CONNECT | Method::OPTIONS | Method::TRACE => None,
             _ if self.settings.becomes == Becomes::Nothing => None,
             _ => {
                 let asked = Asked::new(request.method(), request.uri(), request.headers());

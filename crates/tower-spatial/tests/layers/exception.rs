@@ -232,7 +232,7 @@ async fn what_has_no_head_to_look_at_is_never_waited_for() {
             .await
             .unwrap();
     }
-    for method in ["HEAD", "CONNECT"] {
+    for method in ["HEAD", "CONNECT", "OPTIONS", "TRACE"] {
         let request = Request::builder()
             .method(method)
             .uri(GET_MAP)
@@ -446,4 +446,13 @@ proptest! {
             }
         });
     }
+}
+
+/// A browser asks so before it asks for a map through a proxy.
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_to_options_is_none_that_lacks_its_map() {
+    let request = Request::options(GET_MAP).body(Empty::new()).unwrap();
+    let empty = answer(200, "text/plain", Scripted::new([]));
+    let answer = inspect_with(ServiceExceptionLayer::new(), request, empty).await;
+    assert_eq!(answer.unwrap().status(), 200);
 }

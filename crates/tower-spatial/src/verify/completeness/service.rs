@@ -64,10 +64,14 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// `None` where the answer has no body, or is a connection of another kind.
+    /// `None` where the answer has no body or is not what the operation has to say, or is a connection of another kind.
     fn of<B>(request: &Request<B>, options: &Options) -> Option<Self> {
         let is_upgrade = request.headers().contains_key(header::UPGRADE);
-        if matches!(*request.method(), Method::HEAD | Method::CONNECT) || is_upgrade {
+        let is_data = !matches!(
+            *request.method(),
+            Method::HEAD | Method::CONNECT | Method::OPTIONS | Method::TRACE
+        );
+        if !is_data || is_upgrade {
             return None;
         }
         let (method, uri, extensions) = (request.method(), request.uri(), request.extensions());
