@@ -114,10 +114,10 @@ impl Endpoints {
     fn search(&self, uri: &Uri) -> Arc<Endpoint> {
         let registry = &*self.0;
         let Some(origin) = Origin::of(uri) else {
-            return Arc::clone(&registry.no_authority);
+            return registry.shared(&registry.no_authority);
         };
         if origin.host.len() > LONGEST_HOST {
-            return Arc::clone(&registry.overflow);
+            return registry.shared(&registry.overflow);
         }
         if origin.is_normal {
             let endpoint = registry.find(origin.host, origin.port, uri);
@@ -420,6 +420,8 @@ impl EndpointsBuilder {
     }
 
     /// Refuses hosts that no endpoint names: a call to one ends with [`UnknownHost`](crate::UnknownHost) and is not sent.
+    /// So does one without a host (origin form) or with one that is too long to be a name, unless an [`EndpointName`]
+    /// says where it belongs.
     #[must_use]
     pub fn refuse_unknown_hosts(mut self) -> Self {
         self.refuses_unknown = true;
@@ -611,6 +613,13 @@ impl Registry {
 
     fn parts(&self) -> Parts {
         Parts(self.parts.load(Ordering::Relaxed))
+    }
+
+    /// For what has no endpoint of its own, which no setting can name: where unknown hosts are refused, so is this.
+    #[cold]
+    fn shared(&self, endpoint: &Arc<Endpoint>) -> Arc<Endpoint> {
+        let routes = self.routes.load();
+        Arc::clone(routes.refused.as_ref().unwrap_or(endpoint))
     }
 
     /// `host` is normal.
@@ -1057,6 +1066,8 @@ mod tests {
         let refuses = |uri: &str| endpoints.find(&uri.parse().unwrap()).parts().refuses();
         assert!(!refuses("http://a.example/"));
         assert!(refuses("http://b.example/"));
+        assert!(refuses("/a"), "nobody knows where it would go");
+        assert!(refuses(&format!("http://{}/", "a".repeat(254))));
         assert_eq!(known(&endpoints), 0);
     }
 }
