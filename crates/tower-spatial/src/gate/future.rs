@@ -72,11 +72,19 @@ impl Held {
 
 /// A layer further inside may give the permit back and get another.
 #[derive(Debug)]
-pub(super) struct Lent(pub(super) Arc<call::Context>);
+pub(super) struct Lent {
+    pub(super) context: Arc<call::Context>,
+    pub(super) admitted_at: Instant,
+}
 
 impl Lent {
     fn take_back(&self) -> Option<Permit> {
-        self.0.permit().take()
+        let permit = self.context.permit().take();
+        if let Some(permit) = &permit {
+            // No layer further inside kept the rate, so none has said when the call went.
+            self.context.start(self.admitted_at, permit.endpoint());
+        }
+        permit
     }
 }
 

@@ -195,7 +195,10 @@ impl Held {
         if parts.has(Part::Rate) {
             let context = call::Context::of_or_insert(request.extensions_mut());
             *context.permit() = Some(permit);
-            return Self::Lent(Lent(context));
+            return Self::Lent(Lent {
+                context,
+                admitted_at: now,
+            });
         }
         Self::Permit(permit)
     }

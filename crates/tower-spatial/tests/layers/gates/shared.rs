@@ -3,8 +3,8 @@
 use tower::{Layer, ServiceBuilder, ServiceExt, retry::RetryLayer};
 use tower_spatial::{
     BreakerState, CircuitBreakerLayer, CircuitOpen, ConcurrencyLimitLayer, CooldownLayer,
-    EndpointSettings, Endpoints, OnOpen, QueueTimeout, find, retry::RetryPolicy,
-    timeout::deadline::DeadlineLayer,
+    EndpointSettings, Endpoints, OnOpen, QueueTimeout, Quota, RateLimitLayer, SpatialLayer, find,
+    retry::RetryPolicy, timeout::deadline::DeadlineLayer,
 };
 
 use super::*;
@@ -208,6 +208,30 @@ async fn two_stacks_of_one_endpoints_share_what_they_know() {
     let both = futures_join([ask(&other, "/"), ask(&other, "/")]).await;
     assert!(both.iter().all(Result::is_ok));
     assert_eq!(start.elapsed(), 2 * SECOND, "one limit for both");
+}
+
+/// A stack that shares its endpoints with one that keeps a rate, and keeps none itself.
+#[tokio::test(start_paused = true)]
+async fn the_budget_begins_with_the_admission_where_only_another_stack_keeps_the_rate() {
+    let settings = EndpointSettings::new()
+        .concurrency(1)
+        .queue_timeout(HOUR)
+        .rate([Quota::new(1_000, SECOND).unwrap()]);
+    let endpoints = Endpoints::builder().defaults(settings).build().unwrap();
+    RateLimitLayer::new(endpoints.clone());
+    let host = Host::new(|request, _| match request {
+        0 => Act::status(200).after(MINUTE),
+        1 => Act::refused(),
+        _ => Act::status(200),
+    });
+    let policy = RetryPolicy::builder().budget(30 * SECOND).build().unwrap();
+    let layer = SpatialLayer::new(endpoints).rate(None).retry(policy);
+    let client = boxed(layer.layer(host));
+    let first = tokio::spawn(oneshot(client.clone(), "/"));
+    sleep(SECOND).await;
+    // A minute in the queue, a failure, and a repeat.
+    assert_eq!(ask(&client, "/").await.unwrap().0, 200);
+    first.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
