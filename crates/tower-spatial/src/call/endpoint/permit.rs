@@ -327,6 +327,10 @@ impl Queued {
         })
     }
 
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
     /// Takes permits from bodies that nobody has read for four quarters of the patience. To be called every quarter.
     pub(crate) fn sweep(&self, now: Instant, quarter: Duration) {
         let wakers = self.endpoint.gates().sweep(now, quarter);

@@ -14,7 +14,7 @@ use super::error::Why;
 use super::hint::Hinted;
 use super::permit::Lent;
 use super::{Ask, RateLimited, RateStore, Turn, Weight};
-use crate::call::{self, Endpoint, Settings, TooLate, latest_start};
+use crate::call::{self, Deadline, Endpoint, Settings, TooLate, latest_start};
 use crate::observe;
 
 pin_project! {
@@ -119,6 +119,10 @@ where
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     since: Instant,
+    queue_timeout: Duration,
+    /// For how long the call's clock had stood still before.
+    parked_before: Duration,
+    /// As far as could be told when it was last looked at.
     pub(super) until: Instant,
 }
 
@@ -130,16 +134,42 @@ impl Bounds {
         queue_timeout: Option<Duration>,
         now: Instant,
     ) -> Self {
-        let queue_timeout = queue_timeout.unwrap_or(settings.queue_timeout);
-        let until = now + queue_timeout.min(FAR);
-        let latest = match request.extensions().is_empty() {
-            true => None,
-            false => latest_start(request.extensions(), now),
-        };
-        Self {
+        let queue_timeout = queue_timeout.unwrap_or(settings.queue_timeout).min(FAR);
+        let mut bounds = Self {
             since: now,
-            until: latest.map_or(until, |latest| latest.min(until)),
+            queue_timeout,
+            parked_before: Duration::ZERO,
+            until: now + queue_timeout,
+        };
+        if !request.extensions().is_empty() {
+            if let Some(context) = call::Context::of(request.extensions()) {
+                bounds.parked_before = context.parked(now);
+            }
+            bounds.look(request, now);
         }
+        bounds
+    }
+
+    /// The clocks of queue and budget stand still while the host of a call that parks is closed.
+    fn look<B>(&mut self, request: &Request<B>, now: Instant) {
+        let context = call::Context::of(request.extensions());
+        let parked = context.map_or(Duration::ZERO, |context| context.parked(now));
+        let parked = parked.saturating_sub(self.parked_before).min(FAR);
+        let until = self.since + self.queue_timeout + parked;
+        let latest = latest_start(request.extensions(), now);
+        self.until = latest.map_or(until, |latest| latest.min(until));
+    }
+
+    /// When the wait ends, or else is to be looked at again: while the clocks stand still the end moves on with the time.
+    fn ends_at<B>(&self, request: &Request<B>, now: Instant) -> Instant {
+        let context = call::Context::of(request.extensions()).filter(|context| context.parks());
+        let still = context.map_or(Duration::ZERO, |context| context.stands_still_for(now));
+        if still.is_zero() {
+            return self.until;
+        }
+        let last = self.until + still.min(FAR);
+        let last = Deadline::of(request.extensions()).map_or(last, |deadline| deadline.min(last));
+        self.until.max(now + LONGEST_LOOK).min(last)
     }
 }
 
@@ -239,6 +269,8 @@ impl<S, B, T: RateStore> Waiting<S, B, T> {
         };
         let mut now = Instant::now();
         loop {
+            this.bounds.look(request, now);
+            let ends_at = this.bounds.ends_at(request, now);
             // When to look again, whatever happens.
             let wake_at = match this.step {
                 Step::Ended => return Poll::Pending,
@@ -267,7 +299,7 @@ impl<S, B, T: RateStore> Waiting<S, B, T> {
                         Poll::Ready(Err(no_slot)) => {
                             return this.end(Why::of(no_slot, now), now);
                         }
-                        Poll::Pending => this.bounds.until,
+                        Poll::Pending => ends_at,
                     }
                 }
                 Step::Sleep(at) if at > this.bounds.until => {
@@ -282,10 +314,7 @@ impl<S, B, T: RateStore> Waiting<S, B, T> {
                     continue;
                 }
                 Step::Ready => match this.lent.poll_again(request, now, cx) {
-                    Poll::Pending => {
-                        let until = this.bounds.until;
-                        this.lent.ask_at().map_or(until, |at| at.min(until))
-                    }
+                    Poll::Pending => this.lent.ask_at().map_or(ends_at, |at| at.min(ends_at)),
                     Poll::Ready(()) => match this.service.poll_ready(cx) {
                         Poll::Ready(Ok(())) => {
                             this.step = Step::Take;
@@ -296,11 +325,11 @@ impl<S, B, T: RateStore> Waiting<S, B, T> {
                             this.give_up();
                             return Poll::Ready(Err(error.into()));
                         }
-                        Poll::Pending => this.bounds.until,
+                        Poll::Pending => ends_at,
                     },
                 },
             };
-            if now >= this.bounds.until {
+            if now >= ends_at {
                 return this.end(Why::NotReady, now);
             }
             let sleep = match &mut this.sleep {
@@ -410,5 +439,7 @@ pub(super) fn depart<B>(request: &Request<B>, endpoint: &Arc<Endpoint>, now: Ins
     }
 }
 
+/// How long a wait whose clocks stand still may end too late.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// Thirty years: an instant that far away can be told on every platform.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::Request;
+use load_control::Reason;
 use tokio::time::{Duration, Instant};
 
 use crate::call::{self, Endpoint, Queued, Waiting};
@@ -73,6 +74,11 @@ impl Lent {
                 match queued.poll(now, cx.waker()) {
                     Some(Ok(permit)) => permit,
                     Some(Err(waits)) => {
+                        if waits.reason != Reason::Limit
+                            && let Some(context) = call::Context::of(request.extensions())
+                        {
+                            context.meet_closed(now, queued.endpoint());
+                        }
                         *ask_at = waits.ask_at;
                         return Poll::Pending;
                     }

@@ -1,9 +1,9 @@
 //! Budgets that stand still while a host is closed.
 
-use tower::{ServiceBuilder, ServiceExt, retry::RetryLayer};
+use tower::{Layer, ServiceBuilder, ServiceExt, retry::RetryLayer};
 use tower_spatial::{
     BreakerState, CircuitBreakerLayer, ConcurrencyLimitLayer, CooldownLayer, Deadline,
-    EndpointSettings, Endpoints, OnOpen, QueueTimeout, find,
+    EndpointSettings, Endpoints, OnOpen, QueueTimeout, Quota, SpatialLayer, find,
     retry::{GaveUp, RetryPolicy, StopReason},
     timeout::deadline::DeadlineLayer,
 };
@@ -110,6 +110,49 @@ async fn a_budget_that_parks_begins_with_the_first_admission() {
         assert!(done.is_ok(), "after {took:?}");
     }
     assert_quiet(&endpoints);
+}
+
+/// Their slots come while the host is closed, with their permits given back.
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_their_slots_are_parked_too() {
+    let goes_down = Instant::now() + 20 * SECOND;
+    let back = goes_down + 2 * HOUR;
+    let host = Host::new(move |_, _| match Instant::now() {
+        now if now >= goes_down && now < back => Act::refused(),
+        _ => Act::status(200).after(SECOND),
+    });
+    let settings = EndpointSettings::new().rate([Quota::new(1, 3 * SECOND).unwrap()]);
+    let endpoints = Endpoints::builder().defaults(settings).build().unwrap();
+    let client = boxed(SpatialLayer::batch(endpoints.clone()).layer(host.clone()));
+    for (took, done) in ask_many(60, &client).await {
+        done.unwrap();
+        assert!(took <= 2 * HOUR + 10 * MINUTE, "{took:?}");
+    }
+    assert_quiet(&endpoints);
+
+    // The caller's own clock does not stand still, and neither does one that does not park.
+    let host = Host::down_until(Instant::now() + HOUR, SECOND);
+    let settings = EndpointSettings::new()
+        .concurrency(1)
+        .rate([Quota::new(1, 3 * SECOND).unwrap()]);
+    for (layer, most) in [
+        (SpatialLayer::new as fn(Endpoints) -> SpatialLayer, 1_220),
+        (
+            |endpoints| SpatialLayer::batch(endpoints).deadline(700 * SECOND),
+            700,
+        ),
+    ] {
+        let endpoints = Endpoints::builder()
+            .defaults(settings.clone())
+            .build()
+            .unwrap();
+        let client = boxed(layer(endpoints.clone()).layer(host.clone()));
+        for (took, done) in ask_many(20, &client).await {
+            done.unwrap_err();
+            assert!(took <= most * SECOND, "{took:?}");
+        }
+        assert_quiet(&endpoints);
+    }
 }
 
 #[tokio::test(start_paused = true)]
