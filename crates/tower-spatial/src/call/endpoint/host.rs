@@ -68,15 +68,26 @@ fn address(host: &str) -> Option<Ipv6Addr> {
 /// `*.` before a shorter one, then one with a port before one without, then the longer path.
 #[derive(Default)]
 pub(super) struct Hosts {
-    exact: HashMap<Box<str>, Vec<Rule>>,
+    exact: HashMap<Box<str>, Rules>,
     /// By what follows `*.`.
-    suffixes: HashMap<Box<str>, Vec<Rule>>,
+    suffixes: HashMap<Box<str>, Rules>,
 }
 
-struct Rule {
-    port: Option<u16>,
-    path: Box<str>,
-    endpoint: Arc<Endpoint>,
+/// Of one host.
+#[derive(Default)]
+struct Rules {
+    ports: HashMap<u16, Paths>,
+    any_port: Paths,
+}
+
+/// Of one host and port.
+#[derive(Default)]
+struct Paths {
+    /// By the path, which is not empty.
+    below: HashMap<Box<str>, Arc<Endpoint>>,
+    /// The length of the longest of them.
+    longest: usize,
+    all: Option<Arc<Endpoint>>,
 }
 
 impl Hosts {
@@ -97,28 +108,23 @@ impl Hosts {
             &mut self.exact
         };
         let rules = map.entry(pattern.host).or_default();
-        let rank = |port: Option<u16>, path: &str| (port.is_some(), path.len());
-        let rank_here = rank(pattern.port, &pattern.path);
-        for rule in &*rules {
-            if rule.port == pattern.port && rule.path == pattern.path {
-                return Err(Arc::clone(&rule.endpoint));
+        let paths = match pattern.port {
+            Some(port) => rules.ports.entry(port).or_default(),
+            None => &mut rules.any_port,
+        };
+        let before = match pattern.path.len() {
+            0 => paths.all.replace(Arc::clone(endpoint)),
+            length => {
+                paths.longest = paths.longest.max(length);
+                paths.below.insert(pattern.path, Arc::clone(endpoint))
             }
-        }
-        let at = rules.partition_point(|rule| rank(rule.port, &rule.path) >= rank_here);
-        rules.insert(
-            at,
-            Rule {
-                port: pattern.port,
-                path: pattern.path,
-                endpoint: Arc::clone(endpoint),
-            },
-        );
-        Ok(())
+        };
+        before.map_or(Ok(()), Err)
     }
 
     /// `host` is normal.
     pub(super) fn find(&self, host: &str, port: u16, uri: &Uri) -> Option<&Arc<Endpoint>> {
-        if let Some(endpoint) = first(self.exact.get(host), port, uri) {
+        if let Some(endpoint) = self.exact.get(host).and_then(|rules| rules.find(port, uri)) {
             return Some(endpoint);
         }
         if self.suffixes.is_empty() {
@@ -126,7 +132,11 @@ impl Hosts {
         }
         let mut rest = host;
         while let Some((_, suffix)) = rest.split_once('.') {
-            if let Some(endpoint) = first(self.suffixes.get(suffix), port, uri) {
+            if let Some(endpoint) = self
+                .suffixes
+                .get(suffix)
+                .and_then(|rules| rules.find(port, uri))
+            {
                 return Some(endpoint);
             }
             rest = suffix;
@@ -135,21 +145,31 @@ impl Hosts {
     }
 }
 
-fn first<'a>(rules: Option<&'a Vec<Rule>>, port: u16, uri: &Uri) -> Option<&'a Arc<Endpoint>> {
-    rules?
-        .iter()
-        .find(|rule| rule.matches(port, uri))
-        .map(|rule| &rule.endpoint)
+impl Rules {
+    fn find(&self, port: u16, uri: &Uri) -> Option<&Arc<Endpoint>> {
+        let with_port = self.ports.get(&port).and_then(|paths| paths.find(uri));
+        with_port.or_else(|| self.any_port.find(uri))
+    }
 }
 
-impl Rule {
-    fn matches(&self, port: u16, uri: &Uri) -> bool {
-        self.port.is_none_or(|expected| expected == port)
-            && (self.path.is_empty()
-                || uri
-                    .path()
-                    .strip_prefix(&*self.path)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+impl Paths {
+    fn find(&self, uri: &Uri) -> Option<&Arc<Endpoint>> {
+        if !self.below.is_empty() {
+            let path = uri.path();
+            let slash = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'/');
+            // Where a path that is set could end: at the end, or before a slash.
+            let mut end = match path.as_bytes().get(..=self.longest) {
+                Some(beginning) => slash(beginning),
+                None => Some(path.len()),
+            };
+            while let Some(at) = end {
+                if let Some(endpoint) = self.below.get(&path[..at]) {
+                    return Some(endpoint);
+                }
+                end = slash(&path.as_bytes()[..at]);
+            }
+        }
+        self.all.as_ref()
     }
 }
 
@@ -324,6 +344,7 @@ mod tests {
             "*.example",
             "*.tiles.example",
             "*.tiles.example/old",
+            "*.tiles.example/old/*/new",
             "[2001:DB8::0:1]",
         ]
         .into_iter()
@@ -346,10 +367,38 @@ mod tests {
             ("http://tiles.example", "*.example"),
             ("http://1.a.tiles.example/older", "*.tiles.example"),
             ("http://1.a.tiles.example/old/2", "*.tiles.example/old"),
+            (
+                "http://1.tiles.example/old/*/new?x",
+                "*.tiles.example/old/*/new",
+            ),
+            (
+                "http://1.tiles.example/old/*/new/\u{e9}\u{e9}",
+                "*.tiles.example/old/*/new",
+            ),
+            (
+                "http://1.tiles.example/old/*/n\u{e9}w",
+                "*.tiles.example/old",
+            ),
+            ("http://1.tiles.example//old", "*.tiles.example"),
             ("http://example", "example:80"),
             ("http://[2001:db8:0:0::1]", "[2001:DB8::0:1]"),
         ] {
             assert_eq!(name(&endpoints, uri), expected, "{uri}");
+        }
+    }
+
+    /// One at a time, each was compared with all before it, and so was every request.
+    #[test]
+    fn a_hundred_thousand_paths_of_one_host_take_no_longer_than_as_many_hosts() {
+        let paths = (0..100_000).map(|n| format!("a.example/{n}"));
+        let endpoints = Endpoints::builder()
+            .endpoint("tenants", paths, EndpointSettings::new())
+            .endpoint("other", ["a.example"], EndpointSettings::new())
+            .build()
+            .unwrap();
+        for _ in 0..1_000 {
+            assert_eq!(name(&endpoints, "http://a.example/99999/wms"), "tenants");
+            assert_eq!(name(&endpoints, "http://a.example/100000"), "other");
         }
     }
 
