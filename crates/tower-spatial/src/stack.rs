@@ -44,6 +44,39 @@
 //! stack. Decompression belongs above it too. What an [`EndpointSettings`](crate::EndpointSettings) says holds for its
 //! endpoint, and for others what the layer says. All that waits is bounded: see
 //! [`EndpointSettings::queue_timeout`](crate::EndpointSettings::queue_timeout).
+//!
+//! It stands once in a stack. Of two over the same [`Endpoints`] the outer one admits a call, the repeats of the inner one
+//! pass no gate, and each takes a slot of the rate.
+//!
+//! # In a spawned task
+//!
+//! Where errors of the client or of its bodies are [`BoxError`]s, as under most of tower's own layers, an `async` block that
+//! calls it and is spawned may not compile: "implementation of `From` is not general enough", which is a limit of the
+//! compiler. Boxing the client helps, and so does to spawn `client.oneshot(request)` itself.
+//!
+//! ```
+//! # use bytes::Bytes;
+//! # use http::{Request, Response};
+//! # use http_body_util::Full;
+//! # use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+//! # use tower_spatial::{Endpoints, ServiceBuilderExt};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), BoxError> {
+//! let client = ServiceBuilder::new()
+//!     .boxed_clone()
+//!     .spatial(Endpoints::default())
+//!     .service(service_fn(|_: Request<Full<Bytes>>| async {
+//!         Ok::<_, BoxError>(Response::new(Full::<Bytes>::from("a place")))
+//!     }));
+//! let task = tokio::spawn(async move {
+//!     let request = Request::get("https://api.geocoder.example/search?q=Delft").body(Full::default())?;
+//!     let answer = client.oneshot(request).await?;
+//!     Ok::<_, BoxError>(answer.status())
+//! });
+//! assert_eq!(task.await??, 200);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::task::{Context, Poll};
 
