@@ -833,6 +833,7 @@ impl Reader<'_> {
             _ if self.has_secrets => "something else".to_owned(),
             Value::Integer(integer) => format!("`{integer}`"),
             Value::Number(number) => format!("`{number}`"),
+            Value::Text(text) if text.is_empty() => "an empty text".to_owned(),
             Value::Text(text) if is_perhaps_secret(text) => "a text".to_owned(),
             Value::Text(text) => match Value::of_plain(text) {
                 Value::Text(_) => format!("`{}`", shortened(text)),

@@ -49,9 +49,13 @@ impl Node {
     pub(super) fn of_yaml(text: &str) -> Result<Self, Broken> {
         let mut builder = Builder::default();
         for event in Parser::new_from_str(text) {
-            let (event, span) = event.map_err(|error| Broken {
-                place: Place::of(error.marker()),
-                problem: format!("this is no YAML: {}", error.info()),
+            let (event, span) = event.map_err(|error| {
+                let place = Place::of(error.marker());
+                let mut problem = format!("this is no YAML: {}", error.info());
+                if is_reference(text, place) {
+                    problem += "; within [] and {} a `${NAME}` needs quotes";
+                }
+                Broken { place, problem }
             })?;
             builder.take(event, &span)?;
         }
@@ -293,6 +297,16 @@ fn add_merged(entries: &mut Vec<Entry>, merged: Vec<Entry>) {
             .into_iter()
             .filter(|entry| keys.insert(entry.key.clone())),
     );
+}
+
+/// Whether there stands the `{` of a `${NAME}`, which YAML takes for a map of its own within brackets.
+fn is_reference(text: &str, place: Place) -> bool {
+    let Some(before) = (place.column as usize).checked_sub(2) else {
+        return false;
+    };
+    let line = text.lines().nth((place.line as usize).saturating_sub(1));
+    let mut characters = line.unwrap_or_default().chars().skip(before);
+    (characters.next(), characters.next()) == (Some('$'), Some('{'))
 }
 
 fn broken(place: Place, problem: &str) -> Broken {
