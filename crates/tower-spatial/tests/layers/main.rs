@@ -18,6 +18,4 @@ mod retry;
 mod spatial;
 mod stagger;
 mod support;
-#[cfg(all(feature = "tracing", feature = "metrics", feature = "completeness"))]
-mod tracing;
 mod whole;

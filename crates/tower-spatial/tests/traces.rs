@@ -1,4 +1,7 @@
 //! What is written by `tracing`, and what is not.
+//!
+//! A program of its own whose tests run one after the other: `tracing` loses an event that one thread meets for the first
+//! time while another sets its subscriber.
 
 use std::{
     fmt::{Debug, Write as _},
@@ -24,6 +27,7 @@ use tracing::{Event, Id, Metadata, Subscriber, field::Field, span};
 type Answer = Result<Response<Full<&'static [u8]>>, io::Error>;
 type OfAttempt = fn(usize) -> Answer;
 
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Each has its own word, so that a failure says where it came from.
@@ -45,6 +49,7 @@ const SECRETS: [&str; 12] = [
 /// Whatever becomes of a call with a key in every place that can have one, and of what the server says of it.
 #[tokio::test(start_paused = true)]
 async fn no_secret_is_in_any_span_event_or_label() {
+    let _alone = ALONE.lock().await;
     let writer = Writer::default();
     let _subscribed = tracing::subscriber::set_default(writer.clone());
     let recorder = DebuggingRecorder::new();
@@ -140,6 +145,7 @@ async fn no_secret_is_in_any_span_event_or_label() {
 
 #[tokio::test(start_paused = true)]
 async fn a_published_limit_stands_beside_what_can_follow_from_it() {
+    let _alone = ALONE.lock().await;
     let writer = Writer::default();
     let _subscribed = tracing::subscriber::set_default(writer.clone());
     let limited = || EndpointSettings::new().published_limit("1 rps (its terms)");
