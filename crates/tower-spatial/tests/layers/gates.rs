@@ -312,6 +312,24 @@ impl<F: Future> Task<F> {
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 
+    /// Polls it so often, each time once it was woken. Whether it has ended.
+    async fn poll_times(&mut self, polls: usize, stage: &str) -> bool {
+        for _ in 0..polls {
+            if self.poll().is_ready() {
+                return true;
+            }
+            let woken = self.wakes();
+            for _ in 0..20_000 {
+                if self.wakes() > woken {
+                    break;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert!(self.wakes() > woken, "{stage}: never woken");
+        }
+        false
+    }
+
     fn is_new(&self) -> bool {
         self.seen.is_none()
     }

@@ -74,21 +74,7 @@ async fn dropped_after_any_poll_a_call_gives_its_slot_and_its_permit_back() {
                 });
             }
             let mut task = Task::new(ask(&client, "/k?key=k"));
-            let mut is_over = false;
-            for _ in 0..polls {
-                if task.poll().is_ready() {
-                    is_over = true;
-                    break;
-                }
-                let woken = task.wakes();
-                for _ in 0..20_000 {
-                    if task.wakes() > woken {
-                        break;
-                    }
-                    sleep(Duration::from_millis(1)).await;
-                }
-                assert!(task.wakes() > woken, "{stage}: never woken");
-            }
+            let is_over = task.poll_times(polls, stage).await;
             drop(task);
             while let Some(done) = other.join_next().await {
                 done.unwrap();
