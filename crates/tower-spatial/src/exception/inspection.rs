@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body::{Body, Frame};
 use service_exception::{Asked, Finding, Recognizer, ServiceException};
 use tokio::time::{Sleep, sleep};
@@ -448,6 +448,16 @@ impl Encoding {
 /// The magic bytes of gzip and zlib: whether that is the content or its encoding, a header says.
 fn may_be_encoded(first: &[u8]) -> bool {
     matches!(first.first(), Some(0x1f | 0x78))
+}
+
+/// Whether the answer to it is data: those to HEAD and CONNECT have no body, that to OPTIONS is about the resource and often
+/// empty, and that to TRACE is the request (RFC 9110 §9.3).
+#[inline]
+pub(crate) fn is_answered_with_data(method: &Method) -> bool {
+    !matches!(
+        *method,
+        Method::HEAD | Method::CONNECT | Method::OPTIONS | Method::TRACE
+    )
 }
 
 /// Answers that go on for as long as both sides like.

@@ -36,8 +36,8 @@
 //! # What is not waited for
 //!
 //! Answers that have no body (1xx, 204, 304, to HEAD and CONNECT) or are not about data (to OPTIONS and TRACE), event
-//! streams, `multipart/x-mixed-replace`, gRPC, and answers with a label that is not text to a request that is not known as geospatial. Nor is any further frame read once
-//! the limit is reached, the recognizer has decided, or [`max_wait`](ServiceExceptionLayer::max_wait) has passed.
+//! streams, `multipart/x-mixed-replace`, gRPC, and answers with a label that is not text to a request that is not known as
+//! geospatial. Nor is any further frame read once the limit is reached, the recognizer has decided, or [`max_wait`](ServiceExceptionLayer::max_wait) has passed.
 //!
 //! # What was asked
 //!
@@ -61,7 +61,7 @@ pub use body::InspectedBody;
 pub use error::ServiceExceptionError;
 pub use future::ResponseFuture;
 #[cfg(feature = "completeness")]
-pub(crate) use inspection::{Encoding, is_endless};
+pub(crate) use inspection::{Encoding, is_answered_with_data, is_endless};
 pub use layer::ServiceExceptionLayer;
 pub use service::ServiceExceptionService;
 pub use service_exception::{Dialects, Disposition, Operation, ServiceException};

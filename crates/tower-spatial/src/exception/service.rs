@@ -1,6 +1,6 @@
 use std::task::{Context, Poll};
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use service_exception::{Asked, Dialects, Operation};
 use tower::BoxError;
@@ -8,6 +8,7 @@ use tower_service::Service;
 
 use super::{
     InspectedBody, ResponseFuture,
+    inspection::is_answered_with_data,
     layer::{Becomes, Settings},
 };
 use crate::call::{self, TooLate};
@@ -39,19 +40,15 @@ where
         if TooLate::is_it(request.extensions()) {
             return ResponseFuture::too_late(self.settings.clone());
         }
-        // The answers to HEAD and CONNECT have no body to look at; that to OPTIONS is about the resource and often empty, and
-        // that to TRACE is the request (RFC 9110 §9.3.7, §9.3.8).
-        let asked = match *request.method() {
-            Method::HEAD | Method::CONNECT | Method::OPTIONS | Method::TRACE => None,
-            _ if self.settings.becomes == Becomes::Nothing => None,
-            _ => {
-                let asked = Asked::new(request.method(), request.uri(), request.headers());
-                match request.extensions().get::<Operation>() {
-                    Some(operation) => Some(asked.with_operation(operation.clone())),
-                    None => Some(asked),
-                }
+        let is_looked_at =
+            is_answered_with_data(request.method()) && self.settings.becomes != Becomes::Nothing;
+        let asked = is_looked_at.then(|| {
+            let asked = Asked::new(request.method(), request.uri(), request.headers());
+            match request.extensions().get::<Operation>() {
+                Some(operation) => asked.with_operation(operation.clone()),
+                None => asked,
             }
-        };
+        });
         let mut settings = self.settings.clone();
         let of_request = request.extensions().get::<Dialects>();
         let of_endpoint = || {

@@ -1,4 +1,4 @@
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::{HeaderMap, Response, header::AGE};
 use load_control::Outcome as Load;
@@ -8,7 +8,7 @@ use tower::BoxError;
 use crate::call::{Cause, Outcome, Part, Permit, Settings, Verdict};
 use crate::exception::ServiceExceptionError;
 use crate::find;
-use crate::retry::RetryAfter;
+use crate::retry::RetryAfterUnit;
 
 /// Tells the gates what an answer's head says.
 #[inline]
@@ -73,13 +73,8 @@ fn asked_pause(
     headers: &HeaderMap,
     exception: Option<&ServiceException>,
 ) -> Option<Duration> {
-    if let Some(retry) = &settings.retry {
-        return retry.asked_pause(headers, exception);
-    }
-    let now = SystemTime::now();
-    RetryAfter::read(headers, now)
-        .map(RetryAfter::duration)
-        .or_else(|| exception.and_then(|exception| exception.pause(now)))
+    let unit = settings.retry_after_unit(RetryAfterUnit::default())?;
+    unit.asked_pause(headers, exception)
 }
 
 /// What an outcome says about the host.

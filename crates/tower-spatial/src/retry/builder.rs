@@ -1,9 +1,15 @@
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use http::{Extensions, HeaderMap, StatusCode};
 use load_control::{Backoff, InvalidBackoff};
+use service_exception::ServiceException;
 
-use super::{RetryPolicy, decision::Limits, policy::Config};
+use super::{RetryAfter, RetryPolicy, decision::Limits, policy::Config};
 use crate::call::{Clock, Endpoints, Verdict};
 
 /// Sets the numbers of a [`RetryPolicy`].
@@ -69,6 +75,28 @@ pub enum RetryAfterUnit {
     Seconds,
     /// Milliseconds, as Sentinel Hub sends them.
     Milliseconds,
+}
+
+impl RetryAfterUnit {
+    /// The hint in these headers.
+    pub(crate) fn read(self, headers: &HeaderMap, now: SystemTime) -> Option<RetryAfter> {
+        match self {
+            Self::Seconds => RetryAfter::read(headers, now),
+            Self::Milliseconds => RetryAfter::read_milliseconds(headers, now),
+        }
+    }
+
+    /// For how long the server asks to be left in peace, by its headers or its exception.
+    pub(crate) fn asked_pause(
+        self,
+        headers: &HeaderMap,
+        exception: Option<&ServiceException>,
+    ) -> Option<Duration> {
+        let now = SystemTime::now();
+        self.read(headers, now)
+            .map(RetryAfter::duration)
+            .or_else(|| exception.and_then(|exception| exception.pause(now)))
+    }
 }
 
 impl Default for RetryPolicyBuilder {

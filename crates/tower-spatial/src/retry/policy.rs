@@ -1,8 +1,4 @@
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body::Body;
@@ -12,7 +8,7 @@ use tokio::time::Instant;
 use tower::{BoxError, retry::Policy};
 
 use super::{
-    GaveUp, RepeatUnsafe, RetryAfter, RetryAfterUnit, RetryFuture, RetryPolicyBuilder, StopReason,
+    GaveUp, RepeatUnsafe, RetryAfterUnit, RetryFuture, RetryPolicyBuilder, StopReason,
     builder::{AnswerHead, Classify},
     decision::{Decision, Limits, Situation},
 };
@@ -183,19 +179,12 @@ impl RetryPolicy {
     }
 
     /// For how long the server asks to be left in peace, as far as this policy believes it.
-    pub(crate) fn asked_pause(
+    fn asked_pause(
         &self,
         headers: &HeaderMap,
         exception: Option<&ServiceException>,
     ) -> Option<Duration> {
-        let read = match self.retry_after_unit()? {
-            RetryAfterUnit::Seconds => RetryAfter::read,
-            RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds,
-        };
-        let now = SystemTime::now();
-        read(headers, now)
-            .map(RetryAfter::duration)
-            .or_else(|| exception.and_then(|exception| exception.pause(now)))
+        self.retry_after_unit()?.asked_pause(headers, exception)
     }
 
     /// `None`: the server's hints do not count.

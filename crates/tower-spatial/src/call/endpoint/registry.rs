@@ -28,8 +28,8 @@ use crate::observe::{Observer, Observers};
 /// The gates before a host are those of all the layers that were built from it: breaker, cooldown, limit. They are one
 /// control with one queue. Whichever of the layers a call meets first admits it through all of them, keeps its permit and
 /// learns what came of it; the others see that and let it pass. So these layers can be stacked in any number and order, and
-/// a gate that nobody built is none. A rate is counted by each layer that keeps it: one is enough. A retry stands above them all: what it repeats below the layer that admitted the call
-/// passes no gate.
+/// a gate that nobody built is none. A rate is counted by each layer that keeps it: one is enough. A retry stands above
+/// them all: what it repeats below the layer that admitted the call passes no gate.
 ///
 /// ```
 /// use tower_spatial::{EndpointSettings, Endpoints};

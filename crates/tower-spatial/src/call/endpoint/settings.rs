@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use crate::exception::Dialects;
 use crate::limit::rate::KeySource;
 use crate::observe::Observers;
-use crate::retry::RetryPolicy;
+use crate::retry::{RetryAfterUnit, RetryPolicy};
 use crate::verify::completeness::Completeness;
 use crate::verify::freshness::{EXPECTED_NAME, Expected, Parameter};
 
@@ -500,6 +500,12 @@ impl Parts {
 }
 
 impl Settings {
+    /// How the endpoint's own policy reads `Retry-After`, or where it has none, `otherwise`. `None`: hints do not count.
+    pub(crate) fn retry_after_unit(&self, otherwise: RetryAfterUnit) -> Option<RetryAfterUnit> {
+        let own = self.retry.as_ref();
+        own.map_or(Some(otherwise), RetryPolicy::retry_after_unit)
+    }
+
     pub(super) fn observed_by(observers: Arc<Observers>) -> Self {
         Self {
             observers,

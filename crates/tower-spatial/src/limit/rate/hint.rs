@@ -12,7 +12,7 @@ use crate::call::{Endpoint, Settings};
 use crate::exception::ServiceExceptionError;
 use crate::find;
 use crate::gate::KeyPaused;
-use crate::retry::{RetryAfter, RetryAfterUnit};
+use crate::retry::RetryAfter;
 
 /// Whose rate an answer's hint moves.
 #[derive(Debug)]
@@ -66,15 +66,9 @@ impl<T: RateStore> Hinted<T> {
         let throttled =
             |exception: &ServiceException| exception.disposition() == Disposition::Throttled;
         let hint = if status == StatusCode::TOO_MANY_REQUESTS || exception.is_some_and(throttled) {
-            let now = SystemTime::now();
-            let own = self.settings.retry.as_ref();
-            let unit = own.map_or(Some(self.options.retry_after_unit), |retry| {
-                retry.retry_after_unit()
-            });
-            match unit? {
-                RetryAfterUnit::Seconds => RetryAfter::read(headers, now),
-                RetryAfterUnit::Milliseconds => RetryAfter::read_milliseconds(headers, now),
-            }
+            let otherwise = self.options.retry_after_unit;
+            let unit = self.settings.retry_after_unit(otherwise)?;
+            unit.read(headers, SystemTime::now())
         } else {
             RetryAfter::of_spent_quota(headers, SystemTime::now())
         };

@@ -13,7 +13,7 @@ use super::{
     layer::Options,
 };
 use crate::call::Context;
-use crate::exception::is_endless;
+use crate::exception::{is_answered_with_data, is_endless};
 
 /// See the [module](super).
 #[derive(Clone, Debug)]
@@ -67,11 +67,7 @@ impl Question {
     /// `None` where the answer has no body or is not what the operation has to say, or is a connection of another kind.
     fn of<B>(request: &Request<B>, options: &Options) -> Option<Self> {
         let is_upgrade = request.headers().contains_key(header::UPGRADE);
-        let is_data = !matches!(
-            *request.method(),
-            Method::HEAD | Method::CONNECT | Method::OPTIONS | Method::TRACE
-        );
-        if !is_data || is_upgrade {
+        if !is_answered_with_data(request.method()) || is_upgrade {
             return None;
         }
         let (method, uri, extensions) = (request.method(), request.uri(), request.extensions());
